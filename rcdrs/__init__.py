@@ -1,0 +1,1 @@
+"""Residual-Controlled Douglas-Rachford Splitting: a fixed-budget differentiable conic layer."""

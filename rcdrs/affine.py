@@ -1,0 +1,107 @@
+"""The affine set {x : A x = b}, factored once in float64 and reused for every step and instance."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class AffineSet:
+    r"""``{x : A x = b}`` through the thin singular value decomposition ``A = U S V'``.
+
+    With ``d = S^-1 U' b`` the projection of the paper reads
+
+        Proj_A(w) = w - A'(AA')^+ (A w - b) = w - V (V'w - d),
+
+    so a step needs two thin products, and ``|A z - b| = |S (V'z - d)|`` comes with them.
+    Rank-deficient `A` drops its null directions; the part of `b` outside the range of `A`,
+    which no x can reach, is kept in `unreachable`.
+
+    Arguments
+        A: ``(m, n)`` shared by all instances, or ``(batch, m, n)``.
+
+    Vectors are batch-last here, ``(n, batch)``, as in the cones.  Where `A` requires a gradient,
+    the singular vectors themselves are not differentiated (their derivative does not exist at
+    equal singular values).  Instead ``M = A'U S^-1``, linear in A and equal to V, is made
+    orthonormal by ``V = M G``, ``G = (3I - M'M)/2``: G is the identity in value and carries
+    the first-order change of the basis.
+    """
+
+    def __init__(self, A: Tensor) -> None:
+        self.A = A
+        self.batched = A.ndim == 3
+        exact = A.detach().double()
+        U, S, Vh = torch.linalg.svd(exact, full_matrices=False)
+        cutoff = S.amax(-1, keepdim=True) * max(A.shape[-2:]) * torch.finfo(A.dtype).eps
+        kept = S > cutoff
+        rank = int(kept.sum(-1).max())
+        U, S, Vh, kept = U[..., :rank], S[..., :rank], Vh[..., :rank, :], kept[..., :rank]
+        # Instances of lower rank than the others keep zero columns.
+        inverse = torch.where(kept, 1 / S, 0)
+        self.rank = rank
+        self.U = (U * kept.unsqueeze(-2)).to(A.dtype)
+        self.S = (S * kept).to(A.dtype)
+        self.S_inverse = inverse.to(A.dtype)
+        self.G: Tensor | None = None
+        if A.requires_grad:
+            M = A.double().mT @ (U * inverse.unsqueeze(-2))
+            identity = torch.eye(rank, dtype=M.dtype, device=M.device)
+            G = (3 * identity - M.mT @ M) / 2
+            self.V = (M @ G).to(A.dtype)
+            self.G = G.to(A.dtype)
+        else:
+            self.V = (Vh.mT * kept.unsqueeze(-2)).to(A.dtype).contiguous()
+
+    @cached_property
+    def scale(self) -> Tensor:
+        """S as a batch-last factor: (rank, 1) or (rank, batch)."""
+        return self.S.mT if self.batched else self.S.unsqueeze(-1)
+
+    @cached_property
+    def inverse_scale(self) -> Tensor:
+        return self.S_inverse.mT if self.batched else self.S_inverse.unsqueeze(-1)
+
+    def target(self, b: Tensor) -> Tensor:
+        """``d``, the coordinates every point of the set has: (m, batch) -> (rank, batch)."""
+        d = self.inverse_scale * down(self.U, b)
+        return d if self.G is None else down(self.G, d)
+
+    def unreachable(self, b: Tensor) -> Tensor | None:
+        """``|b - U U'b|`` per instance, or None where A has full row rank."""
+        if self.rank == self.A.shape[-2] and bool((self.S > 0).all()):
+            return None
+        return (b - up(self.U, down(self.U, b))).norm(dim=0)
+
+    def multiplier(self, y: Tensor) -> Tensor:
+        """``argmin_l |A'l - y| = (AA')^+ A y``: (n, batch) -> (m, batch)."""
+        coordinates = down(self.V, y)
+        if self.G is not None:
+            coordinates = up(self.G, coordinates)
+        return up(self.U, self.inverse_scale * coordinates)
+
+    def project(self, w: Tensor, d: Tensor) -> Tensor:
+        """``w - V (V'w - d)`` for w (n, batch) and ``d = target(b)``."""
+        return w - up(self.V, down(self.V, w) - d)
+
+
+def down(V: Tensor, x: Tensor) -> Tensor:
+    """``V'x`` for batch-last x; V is (n, r) or (batch, n, r)."""
+    if V.ndim == 2:
+        return V.mT @ x
+    return (x.mT.unsqueeze(-2) @ V).squeeze(-2).mT
+
+
+def up(V: Tensor, h: Tensor) -> Tensor:
+    """``V h`` for batch-last h."""
+    if V.ndim == 2:
+        return V @ h
+    return (V @ h.mT.unsqueeze(-1)).squeeze(-1).mT
+
+
+def outer(V: Tensor, x: Tensor, h: Tensor) -> Tensor:
+    """The gradient of ``<x, V h>`` in V: summed over the batch where V is shared."""
+    if V.ndim == 2:
+        return x @ h.mT
+    return x.mT.unsqueeze(-1) * h.mT.unsqueeze(-2)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rcdrs.cones.base import Cone
+
+
+class Box(Cone):
+    r"""Box ``{x : lower <= x <= upper}``; bounds of shape ``(n,)`` or ``(*batch, n)``, may be infinite.
+
+    A box is no cone; it stands here because the splitting needs only its projection.  Its
+    `dual_contains` asks whether ``inf_{x in box} <s, x>`` is finite, which for a cone is
+    membership of the dual: any sign is allowed where both bounds are finite.
+    """
+
+    def __init__(self, lower: Tensor, upper: Tensor) -> None:
+        if lower.ndim == 0 or lower.shape != upper.shape:
+            raise ValueError(
+                f"lower has shape {tuple(lower.shape)} and upper {tuple(upper.shape)}, "
+                "expected equal shapes (n,) or (batch, n)."
+            )
+        if bool(torch.isnan(lower).any() | torch.isnan(upper).any()):
+            raise ValueError("lower or upper holds NaN, expected numbers or infinities.")
+        empty = int((lower > upper).sum())
+        if empty:
+            raise ValueError(f"lower exceeds upper in {empty} entries, expected lower <= upper.")
+        self.lower, self.upper = lower, upper
+        self.dim = lower.shape[-1]
+
+    def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
+        lower, upper = self._like(v, self.lower), self._like(v, self.upper)
+        torch.maximum(v, lower, out=out)
+        torch.minimum(out, upper, out=out)
+        return ()
+
+    def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
+        free = (v > self._like(v, self.lower)) & (v < self._like(v, self.upper))
+        torch.mul(g, free, out=out)
+
+    def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
+        self._check(s, "s")
+        lower, upper = self.lower.to(s), self.upper.to(s)
+        low = torch.where(torch.isinf(upper), (-s).clamp(min=0), 0)
+        high = torch.where(torch.isinf(lower), s.clamp(min=0), 0)
+        return (low + high).norm(dim=-1) <= tol * (1 + s.norm(dim=-1))
+
+    def _like(self, v: Tensor, bound: Tensor) -> Tensor:
+        """The bound in the layout, dtype and device of `v` (dim, *batch)."""
+        bound = bound.to(v).movedim(-1, 0)
+        bound = bound.reshape(bound.shape[0], *(1,) * (v.ndim - bound.ndim), *bound.shape[1:])
+        if bound.shape[1:] != (1,) * (v.ndim - 1) and bound.shape[1:] != v.shape[1:]:
+            raise ValueError(
+                f"Box bounds are for a batch of shape {tuple(bound.shape[1:])}, "
+                f"the point has batch shape {tuple(v.shape[1:])}."
+            )
+        return bound
+
+    def __repr__(self) -> str:
+        return f"Box({self.dim})"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from rcdrs.cones.base import Cone
+
+
+class Product(Cone):
+    """Cartesian product of cones: each acts on its own stretch of the last axis, in order."""
+
+    def __init__(self, cones: Sequence[Cone]) -> None:
+        if not cones:
+            raise ValueError("cones is empty, expected at least one cone.")
+        self.cones = tuple(cones)
+        self.dim = sum(cone.dim for cone in self.cones)
+        self.saves = sum(cone.saves for cone in self.cones)
+
+    def stretches(self) -> Iterator[tuple[Cone, slice]]:
+        """Each factor with the stretch of coordinates it acts on."""
+        start = 0
+        for cone in self.cones:
+            yield cone, slice(start, start + cone.dim)
+            start += cone.dim
+
+    def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
+        parts = [cone.forward(v[where], out[where]) for cone, where in self.stretches()]
+        return tuple(tensor for part in parts for tensor in part)
+
+    def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
+        for cone, where in self.stretches():
+            own, saved = saved[: cone.saves], saved[cone.saves :]
+            cone.vjp(v[where], own, g[where], out[where])
+
+    def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
+        self._check(s, "s")
+        inside = [cone.dual_contains(s[..., where], tol) for cone, where in self.stretches()]
+        return torch.stack(inside).all(0)
+
+    def __repr__(self) -> str:
+        return f"Product([{', '.join(map(repr, self.cones))}])"

@@ -1,0 +1,226 @@
+"""The synthetic conic benchmarks: nine cases, and instances with an exact solution."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
+from rcdrs.files import replacing
+from rcdrs.problem import ConicProgram
+from rcdrs.readout import Errors, errors
+
+SPLITS = ("train", "validation", "test")
+#: Instances in each split, table app_global_protocol.
+SIZES = {"train": 2000, "validation": 400, "test": 400}
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Magnitudes of x*, s* and lambda*, which the paper leaves open: see `sample`."""
+
+    x: float
+    s: float
+    y: float
+
+
+#: Chosen by `rcdrs calibrate` on the classical rows of the paper's tables alone.
+SCALES = {
+    "qp": Scales(x=2.44, s=0.075, y=0.044),
+    "socp": Scales(x=2.44, s=0.075, y=0.044),
+    "mixed": Scales(x=2.44, s=0.075, y=0.044),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of table app_benchmark_case_summary."""
+
+    family: str
+    scale: str
+    cone: Cone = field(compare=False)
+    m: int
+    condition: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}-{self.scale}"
+
+    @property
+    def n(self) -> int:
+        return self.cone.dim
+
+
+def _mixed(nonneg: int, soc: int, soc_dim: int, rotated: int, order: int) -> Cone:
+    return Product(
+        [
+            Nonneg(nonneg),
+            SecondOrder(soc_dim, soc),
+            RotatedSecondOrder(3, rotated),
+            PSD(order),
+        ]
+    )
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("qp", "small", RotatedSecondOrder(3, 32), 44, 20),
+        Case("qp", "medium", RotatedSecondOrder(3, 64), 88, 80),
+        Case("qp", "hard", RotatedSecondOrder(3, 96), 136, 300),
+        Case("socp", "small", SecondOrder(8, 8), 32, 20),
+        Case("socp", "medium", SecondOrder(8, 16), 64, 80),
+        Case("socp", "hard", SecondOrder(8, 20), 128, 200),
+        Case("mixed", "small", _mixed(24, 4, 6, 12, 6), 48, 40),
+        Case("mixed", "medium", _mixed(48, 8, 8, 24, 8), 96, 100),
+        Case("mixed", "hard", _mixed(72, 12, 8, 36, 10), 160, 250),
+    )
+}
+
+
+def find_case(name: str) -> Case:
+    if name not in CASES:
+        raise ValueError(f"unknown case {name!r}, expected one of {', '.join(CASES)}.")
+    return CASES[name]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A batch of instances with their exact solutions (x*, s*, lambda*)."""
+
+    program: ConicProgram
+    x: Tensor
+    s: Tensor
+    y: Tensor
+
+    def errors(self, z: Tensor) -> Errors:
+        return errors(self.program, z, self.x)
+
+    def __getitem__(self, index: slice) -> Split:
+        return Split(self.program[index], self.x[index], self.s[index], self.y[index])
+
+
+@dataclass(frozen=True)
+class InstanceSet:
+    """All instances of one (case, seed): one A, three independent splits."""
+
+    case: Case
+    seed: int
+    A: Tensor
+    splits: dict[str, Split]
+
+    def __getattr__(self, name: str) -> Split:
+        try:
+            return self.__dict__["splits"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one .npz file."""
+        arrays: dict[str, np.ndarray] = {"A": self.A.numpy()}
+        for name, split in self.splits.items():
+            for key, tensor in _tensors(split).items():
+                arrays[f"{name}_{key}"] = tensor.numpy()
+        arrays["meta"] = np.array(json.dumps({"case": self.case.name, "seed": self.seed}))
+        with replacing(path) as temporary, open(temporary, "wb") as stream:
+            np.savez(stream, allow_pickle=False, **arrays)
+
+    @staticmethod
+    def load(path: str | Path) -> InstanceSet:
+        """Read what `save` wrote; a damaged file is an error that names it."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+            meta = json.loads(str(arrays.pop("meta")))
+            return _assemble(find_case(meta["case"]), meta["seed"], arrays)
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+            raise ValueError(
+                f"{path} is not a readable instance set ({error}): delete it and generate it again "
+                "with `python -m rcdrs instances`."
+            ) from error
+
+
+def generate(
+    case: Case | str,
+    seed: int,
+    sizes: dict[str, int] | None = None,
+    scales: Scales | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> InstanceSet:
+    r"""Instances of one case: KKT-consistent, from streams that depend on what they are for.
+
+    ``A = U diag(sigma) V'`` with U, V from QR factors of Gaussian matrices and sigma spaced
+    geometrically from 1 to 1/kappa.  Each instance samples (x*, s*, lambda*) and sets
+    ``b = A x*``, ``c = A'lambda* + s*``, so that the triple solves it exactly.
+    """
+    case = find_case(case) if isinstance(case, str) else case
+    scales = scales or SCALES[case.family]
+    sizes = SIZES if sizes is None else sizes
+    A = equality_matrix(_stream(case, seed, "A"), case.m, case.n, case.condition)
+    arrays = {"A": A}
+    for name in SPLITS:
+        x, s, y = sample(_stream(case, seed, name), sizes[name], case, scales)
+        arrays |= {f"{name}_x": x, f"{name}_s": s, f"{name}_y": y}
+        arrays |= {f"{name}_b": x @ A.T, f"{name}_c": y @ A + s}
+    kind = np.float32 if dtype == torch.float32 else np.float64
+    return _assemble(case, seed, {key: array.astype(kind) for key, array in arrays.items()})
+
+
+def equality_matrix(rng: np.random.Generator, m: int, n: int, condition: float) -> np.ndarray:
+    """An (m, n) matrix with singular values spaced geometrically between 1 and 1/condition."""
+    U, _ = np.linalg.qr(rng.standard_normal((m, m)))
+    V, _ = np.linalg.qr(rng.standard_normal((n, m)))
+    return (U * np.geomspace(1, 1 / condition, m)) @ V.T
+
+
+def sample(
+    rng: np.random.Generator, count: int, case: Case, scales: Scales
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""`count` triples (x*, s*, lambda*) by Moreau's decomposition of a Gaussian point.
+
+    ``v ~ N(0, I)`` splits into ``Proj_K(v)`` and ``Proj_K(v) - v``, which lie in K and K* and
+    are orthogonal: a complementary pair in general position, for every cone alike.  The three
+    magnitudes are the case's `Scales`.
+    """
+    v = rng.standard_normal((count, case.n))
+    x = case.cone.project(torch.from_numpy(v)).numpy()
+    y = rng.standard_normal((count, case.m))
+    return scales.x * x, scales.s * (x - v), scales.y * y
+
+
+def _stream(case: Case, seed: int, purpose: str) -> np.random.Generator:
+    """A random stream of its own for each purpose: adding one never shifts another."""
+    digest = hashlib.sha256(f"synthetic/{case.name}/{seed}/{purpose}".encode()).digest()
+    return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
+
+
+def _tensors(split: Split) -> dict[str, Tensor]:
+    return {
+        "b": split.program.b,
+        "c": split.program.c,
+        "x": split.x,
+        "s": split.s,
+        "y": split.y,
+    }
+
+
+def _assemble(case: Case, seed: int, arrays: dict[str, np.ndarray]) -> InstanceSet:
+    tensors = {key: torch.from_numpy(np.ascontiguousarray(a)) for key, a in arrays.items()}
+    A = tensors["A"]
+    splits: dict[str, Split] = {}
+    for name in SPLITS:
+        b, c, x, s, y = (tensors[f"{name}_{key}"] for key in "bcxsy")
+        program = ConicProgram(A, b, c, case.cone)
+        if splits:  # one factorisation serves all three
+            program = program.with_affine(splits[SPLITS[0]].program.affine)
+        splits[name] = Split(program, x, s, y)
+    return InstanceSet(case, seed, A, splits)

@@ -1,0 +1,105 @@
+"""Conic linear programs, with every shape and number checked on the way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from rcdrs.affine import AffineSet
+from rcdrs.cones import Cone
+
+
+@dataclass(frozen=True)
+class ConicProgram:
+    r"""A batch of conic linear programs, eq. clp: ``min c'x  s.t.  A x = b, x in K``.
+
+    Arguments
+        A: ``(m, n)``, shared by all instances, or ``(batch, m, n)``; m <= n.
+        b: ``(batch, m)``.
+        c: ``(batch, n)``.
+        cone: K, of dimension n.
+    """
+
+    A: Tensor
+    b: Tensor
+    c: Tensor
+    cone: Cone
+
+    def __post_init__(self) -> None:
+        check_matrix(self.A, self.cone)
+        m, n = self.A.shape[-2:]
+        check_vectors("b", self.b, m, "m", "rows of A", self.A)
+        check_vectors("c", self.c, n, "n", "columns of A", self.A)
+        if self.b.shape[0] != self.c.shape[0]:
+            raise ValueError(
+                f"b has batch size {self.b.shape[0]} and c has {self.c.shape[0]}, expected the same."
+            )
+        if self.A.ndim == 3 and self.A.shape[0] != self.b.shape[0]:
+            raise ValueError(
+                f"A has batch size {self.A.shape[0]} and b has {self.b.shape[0]}, expected the same "
+                "(or A of shape (m, n), shared)."
+            )
+
+    @property
+    def batch(self) -> int:
+        return self.b.shape[0]
+
+    @cached_property
+    def affine(self) -> AffineSet:
+        """The factored equality constraints, computed on first use."""
+        return AffineSet(self.A)
+
+    def with_affine(self, affine: AffineSet) -> ConicProgram:
+        """The same program, reusing a factorisation of the same A."""
+        self.__dict__["affine"] = affine
+        return self
+
+    def __getitem__(self, index: slice | Tensor) -> ConicProgram:
+        """A sub-batch; a shared A keeps its factorisation."""
+        A = self.A[index] if self.A.ndim == 3 else self.A
+        part = ConicProgram(A, self.b[index], self.c[index], self.cone)
+        return part if self.A.ndim == 3 else part.with_affine(self.affine)
+
+
+def check_matrix(A: Tensor, cone: Cone) -> None:
+    if A.ndim not in (2, 3):
+        raise ValueError(f"A has shape {tuple(A.shape)}, expected (m, n) or (batch, m, n).")
+    check_numbers("A", A)
+    m, n = A.shape[-2:]
+    if m > n:
+        raise ValueError(
+            f"A has shape {tuple(A.shape)}: {m} rows and {n} columns, expected m <= n "
+            "(remove redundant equations first)."
+        )
+    if cone.dim != n:
+        raise ValueError(f"cone has dimension {cone.dim}, expected n = {n} columns of A: {cone!r}.")
+
+
+def check_vectors(name: str, x: Tensor, size: int, symbol: str, meaning: str, A: Tensor) -> None:
+    if x.ndim != 2 or x.shape[1] != size:
+        raise ValueError(
+            f"{name} has shape {tuple(x.shape)}, expected (batch, {symbol}) with "
+            f"{symbol} = {size} {meaning}."
+        )
+    check_numbers(name, x)
+    if x.dtype != A.dtype:
+        raise TypeError(f"{name} has dtype {x.dtype}, expected {A.dtype}, the dtype of A.")
+    if x.device != A.device:
+        raise ValueError(f"{name} is on {x.device}, expected {A.device}, the device of A.")
+
+
+def check_numbers(name: str, x: Tensor) -> None:
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} has dtype {x.dtype}, expected torch.float32 or torch.float64.")
+    if x.device.type == "meta":
+        return
+    bad = ~torch.isfinite(x.detach())
+    if bool(bad.any()):
+        first = tuple(int(i) for i in bad.nonzero()[0])
+        raise ValueError(
+            f"{name} holds {int(bad.sum())} NaN or infinite entries, the first at {first}; "
+            "expected finite numbers."
+        )

@@ -1,0 +1,91 @@
+"""The terminal primal-dual readout and the error measures, each one number per instance."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rcdrs.problem import ConicProgram
+from rcdrs.splitting import Action
+from rcdrs.transition import EPSILON_C
+
+
+class Readout(NamedTuple):
+    """Slack and multiplier of eq. dualdiag with the residuals of eq. diags."""
+
+    s: Tensor  # (batch, n)
+    y: Tensor  # (batch, m), the paper's lambda
+    r_p: Tensor  # (batch,), as the three below
+    r_d: Tensor
+    r_comp: Tensor
+    r_gap: Tensor
+
+
+def readout(program: ConicProgram, z: Tensor, u: Tensor, beta: Action) -> Readout:
+    r"""Recover ``(s, lambda)`` from the terminal state and measure the KKT residuals.
+
+        s = -u / kappa,  kappa = beta / (|c| + eps_c),   lambda = (AA')^+ A (c - s)
+
+    Arguments
+        z, u: terminal ``z^K`` and ``u^K``, (batch, n).
+        beta: the drive of the last step, a number or (batch,).
+    """
+    c_norm = _norm(program.c)
+    s = -u * ((c_norm + EPSILON_C) / beta).unsqueeze(-1)
+    return diagnose(program, z, s, program.affine.multiplier((program.c - s).mT).mT)
+
+
+def diagnose(program: ConicProgram, z: Tensor, s: Tensor, y: Tensor) -> Readout:
+    """The four residuals of any primal-dual triple (z, lambda, s)."""
+    A, b, c = program.A, program.b, program.c
+    primal, dual = _dot(c, z), _dot(b, y)
+    stationarity = (y.unsqueeze(-2) @ A).squeeze(-2) if A.ndim == 3 else y @ A
+    return Readout(
+        s=s,
+        y=y,
+        r_p=equality(program, z),
+        r_d=_norm(stationarity + s - c) / (1 + _norm(c)),
+        r_comp=_dot(z, s).abs() / (1 + primal.abs()),
+        r_gap=(primal - dual).abs() / (1 + primal.abs() + dual.abs()),
+    )
+
+
+class Errors(NamedTuple):
+    """The metrics of "Metric Conventions" that need the exact solution, and their companions."""
+
+    ObjErr: Tensor  # |c'z - p*| / (1 + |p*|)
+    Gap: Tensor  # the positive part of the same, without the modulus
+    Eq: Tensor  # |A z - b| / (1 + |b|)
+    Cone: Tensor  # |z - Proj_K(z)| / (1 + |z|)
+    Dist: Tensor  # |z - x*| / (1 + |x*|)
+
+
+def errors(program: ConicProgram, z: Tensor, x_star: Tensor) -> Errors:
+    """Compare z with the exact solution ``x_star``, both (batch, n)."""
+    # p* in float64: a float32 dot product would hide errors of 1e-6.
+    optimum = _dot(program.c.double(), x_star.double())
+    signed = (_dot(program.c.double(), z.double()) - optimum) / (1 + optimum.abs())
+    return Errors(
+        ObjErr=signed.abs().to(z.dtype),
+        Gap=signed.clamp(min=0).to(z.dtype),
+        Eq=equality(program, z),
+        Cone=_norm(z - program.cone.project(z)) / (1 + _norm(z)),
+        Dist=_norm(z - x_star) / (1 + _norm(x_star)),
+    )
+
+
+def equality(program: ConicProgram, z: Tensor) -> Tensor:
+    """``|A z - b| / (1 + |b|)``: r_p and Eq of the paper."""
+    A, b = program.A, program.b
+    Az = (A @ z.unsqueeze(-1)).squeeze(-1) if A.ndim == 3 else z @ A.mT
+    return _norm(Az - b) / (1 + _norm(b))
+
+
+def _norm(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=-1)
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum(-1)

@@ -1,0 +1,96 @@
+"""The splitting state, one step of eq. rc_drs_block, and fixed-depth rollouts: pure functions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rcdrs.problem import ConicProgram
+from rcdrs.transition import EPSILON_C, Columns, Transition
+
+
+class State(NamedTuple):
+    """The scaled splitting state ``y^k = (x^k, z^k, u^k)``, each of shape (batch, n)."""
+
+    x: Tensor
+    z: Tensor
+    u: Tensor
+
+    @staticmethod
+    def zero(program: ConicProgram) -> State:
+        """The standard initialisation ``x = z = u = 0``."""
+        return State(*(torch.zeros_like(program.c) for _ in range(3)))
+
+    @staticmethod
+    def of(columns: Columns) -> State:
+        z = columns.z.mT
+        return State(z + columns.gap.mT, z, (columns.v - columns.z).mT)
+
+
+Action = float | Tensor
+
+
+def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> State:
+    r"""One step of eq. rc_drs_block, written as in the paper.
+
+        w = z - u - beta cbar,  x+ = Proj_A(w),  xbar = alpha x+ + (1 - alpha) z,
+        z+ = Proj_K(xbar + u),  u+ = u + xbar - z+
+
+    Arguments
+        alpha, beta: numbers, or one per instance (batch,); alpha in (0, 2), beta > 0.
+
+    `rollout` computes the same numbers faster; this is its definition, and what it is
+    tested against.
+    """
+    alpha, beta = (a.unsqueeze(-1) for a in check_action(program, alpha, beta))
+    c, affine = program.c, program.affine
+    direction = c / (torch.linalg.vector_norm(c, dim=-1, keepdim=True) + EPSILON_C)
+    w = state.z - state.u - beta * direction
+    x = affine.project(w.mT, affine.target(program.b.mT)).mT
+    relaxed = alpha * x + (1 - alpha) * state.z
+    z = program.cone.project(relaxed + state.u)
+    u = state.u + relaxed - z
+    return State(x, z, u)
+
+
+def rollout(
+    program: ConicProgram, alpha: Action, beta: Action, depth: int, start: State | None = None
+) -> State:
+    """`depth` steps with fixed (alpha, beta), numbers or one per instance, from `start` or zero.
+
+    Differentiable in b, c, A, alpha and beta.  Without gradients its memory does not grow
+    with the depth.
+    """
+    alpha, beta = check_action(program, alpha, beta)
+    transition = Transition(program)
+    columns = transition.start() if start is None else transition.start(start.z, start.u)
+    for _ in range(check_depth(depth)):
+        columns, _ = transition(columns, alpha, beta)
+    return State.of(columns)
+
+
+def check_action(program: ConicProgram, alpha: Action, beta: Action) -> tuple[Tensor, Tensor]:
+    """Per-instance tensors (batch,) of an admissible pair, or an error that names the culprit."""
+    checked = []
+    for name, value, upper in (("alpha", alpha, 2.0), ("beta", beta, float("inf"))):
+        action = torch.as_tensor(value, dtype=program.c.dtype, device=program.c.device)
+        if action.shape not in ((), (program.batch,)):
+            raise ValueError(
+                f"{name} has shape {tuple(action.shape)}, expected a number or "
+                f"(batch,) = ({program.batch},)."
+            )
+        admissible = (action > 0) & (action < upper)
+        if not bool(admissible.all()):
+            found = float(action[~admissible].flatten()[0])
+            bounds = "in (0, 2)" if upper == 2 else "positive and finite"
+            raise ValueError(f"{name} = {found:g}, expected {name} {bounds}.")
+        checked.append(action.expand(program.batch))
+    return checked[0], checked[1]
+
+
+def check_depth(depth: int) -> int:
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
+        raise ValueError(f"depth is {depth!r}, expected a positive integer.")
+    return depth
