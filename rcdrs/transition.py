@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rcdrs.affine import down, outer, up
+from rcdrs.affine import add_up, down, outer
 from rcdrs.problem import ConicProgram
 
 #: epsilon_c of the paper, which keeps the objective direction defined at c = 0.
@@ -135,27 +135,28 @@ class _Step(torch.autograd.Function):
         scale: Tensor,
         cone: Any,
     ) -> tuple[Tensor, ...]:
-        h = torch.sub(2 * Vz - d, Vv).addcmul_(beta, V_direction, value=-1)
-        e = torch.sub(z, v).addcmul_(beta, direction, value=-1).sub_(up(V, h))
-        v_next = torch.addcmul(v, alpha, e)
         shortfall = d - Vz
+        h = torch.sub(Vz, Vv).sub_(shortfall).addcmul_(beta, V_direction, value=-1)
+        e = add_up(torch.sub(z, v).addcmul_(beta, direction, value=-1), V, h, sign=-1)
+        v_next = torch.addcmul(v, alpha, e)
         Vv_next = torch.addcmul(Vv, alpha, shortfall)
         z_next = torch.empty_like(v_next)
         saved = cone.forward(v_next, z_next)
         Vz_next = down(V, z_next).contiguous()
 
         moved = z_next - z
-        gap = e - moved
-        consensus, movement, size = _norm(gap), _norm(moved), _norm(z_next)
+        movement = _norm(moved)
+        gap = torch.sub(e, moved, out=moved)
+        consensus, size = _norm(gap), _norm(z_next)
         residual = _norm(scale * (Vz_next - d))
         objective = (c * z_next).sum(0)
 
         ctx.cone = cone
         ctx.set_materialize_grads(False)
+        # `gap` and `shortfall` are cheaper to compute again than to keep for every step.
         ctx.save_for_backward(
-            alpha, beta, direction, V_direction, c, d, V, G, scale,
-            z, e, h, shortfall, v_next, z_next, gap, Vz_next,
-            consensus, movement, size, residual, *saved,
+            z, Vz, alpha, beta, direction, V_direction, c, d, V, G, scale,
+            e, h, v_next, z_next, Vz_next, consensus, movement, size, residual, *saved,
         )  # fmt: skip
         return (
             z_next, v_next, gap, Vz_next, Vv_next,
@@ -168,78 +169,78 @@ class _Step(torch.autograd.Function):
         g_z_next, g_v_next, g_gap, g_Vz_next, g_Vv_next, *g_norms = grads
         g_consensus, g_residual, g_movement, g_size, g_objective = g_norms
         (
-            alpha, beta, direction, V_direction, c, d, V, G, scale,
-            z, e, h, shortfall, v_next, z_next, gap, Vz_next,
-            consensus, movement, size, residual, *saved,
+            z, Vz, alpha, beta, direction, V_direction, c, d, V, G, scale,
+            e, h, v_next, z_next, Vz_next, consensus, movement, size, residual, *saved,
         ) = ctx.saved_tensors  # fmt: skip
         needs = ctx.needs_input_grad
 
-        # |S (V'z+ - d)|
-        g_Vz_next = torch.zeros_like(Vz_next) if g_Vz_next is None else g_Vz_next
+        # residual = |S (V'z+ - d)|
         g_coordinates = None
         if g_residual is not None:
-            offset = Vz_next - d
-            g_coordinates = scale.square() * offset * _over(g_residual, residual)
-            g_Vz_next = g_Vz_next + g_coordinates
+            g_coordinates = (Vz_next - d).mul_(scale.square()).mul_(_over(g_residual, residual))
+        g_Vz_next = _plus(g_Vz_next, g_coordinates)
 
-        # z+ is seen through V'z+, |z+|, c'z+, z+ - z and by whoever uses it next.
-        g_z = up(V, g_Vz_next).contiguous()
-        if g_z_next is not None:
-            g_z.add_(g_z_next)
+        # moved = z+ - z, gap = e - moved
+        moved = z_next - z
+        gap = e - moved
+        g_e = gap.mul_(0 if g_consensus is None else _over(g_consensus, consensus))
+        if g_gap is not None:
+            g_e.add_(g_gap)
+        g_moved = moved.mul_(0 if g_movement is None else _over(g_movement, movement)).sub_(g_e)
+
+        # z+ is seen through moved, |z+|, c'z+, V'z+ and by whoever uses it next.
+        g_z = g_moved.clone() if g_z_next is None else g_moved + g_z_next
+        if g_Vz_next is not None:
+            g_z = add_up(g_z, V, g_Vz_next)
         if g_size is not None:
             g_z.addcmul_(z_next, _over(g_size, size))
         if g_objective is not None:
             g_z.addcmul_(c, g_objective)
-        g_e = torch.zeros_like(e) if g_gap is None else g_gap.clone()
-        if g_consensus is not None:
-            g_e.addcmul_(gap, _over(g_consensus, consensus))
-        g_moved = -g_e
-        if g_movement is not None:
-            g_moved.addcmul_(z_next - z, _over(g_movement, movement))
-        g_z.add_(g_moved)
 
         # z+ = Proj_K(v+), v+ = v + alpha e
         g_v = torch.empty_like(v_next)
         ctx.cone.vjp(v_next, tuple(saved), g_z, g_v)
         if g_v_next is not None:
             g_v.add_(g_v_next)
-        g_e.addcmul_(alpha, g_v)
         g_alpha = (g_v * e).sum(0)
+        g_e.addcmul_(alpha, g_v)
 
-        # e = z - v - beta direction - V h, h = 2 V'z - V'v - beta V'direction - d
+        # e = z - v - beta direction - V h,  h = 2 V'z - V'v - beta V'direction - d
         g_h = down(V, g_e).contiguous().neg_()
-        g_beta = -(g_e * direction).sum(0) - (g_h * V_direction).sum(0)
-        g_Vz, g_d = 2 * g_h, -g_h
-        g_Vv = -g_h
-        if g_Vv_next is not None:
-            g_Vv.add_(g_Vv_next)
-            g_alpha += (g_Vv_next * shortfall).sum(0)
-            g_Vz.addcmul_(alpha, g_Vv_next, value=-1)
-            g_d.addcmul_(alpha, g_Vv_next)
-        if g_coordinates is not None:
-            g_d.sub_(g_coordinates)
-
+        g_beta = (g_e * direction).sum(0).add_((g_h * V_direction).sum(0)).neg_()
+        g_direction = -beta * g_e if needs[6] else None
+        g_V_direction = -beta * g_h if needs[7] else None
         g_V = g_G = None
         if needs[10]:
-            g_V = outer(V, z_next, g_Vz_next) - outer(V, g_e, h)
+            g_V = -outer(V, g_e, h)
+            if g_Vz_next is not None:
+                g_V += outer(V, z_next, g_Vz_next)
         if needs[11] and g_coordinates is not None:
             g_G = -outer(G, g_coordinates, Vz_next - d)
+        g_d = -g_h if g_coordinates is None else -(g_h + g_coordinates)
+        g_Vz, g_Vv = 2 * g_h, g_h.neg_()
+
+        # V'v+ = V'v + alpha (d - V'z)
+        if g_Vv_next is not None:
+            g_alpha += (g_Vv_next * (d - Vz)).sum(0)
+            g_Vv.add_(g_Vv_next)
+            g_Vz.addcmul_(alpha, g_Vv_next, value=-1)
+            g_d.addcmul_(alpha, g_Vv_next)
+
+        g_v.sub_(g_e)
+        g_e.sub_(g_moved)  # the gradient in z
+        g_c = g_objective * z_next if needs[8] and g_objective is not None else None
         return (
-            g_e - g_moved,
-            g_v - g_e,
-            g_Vz,
-            g_Vv,
-            g_alpha,
-            g_beta,
-            -beta * g_e if needs[6] else None,
-            -beta * g_h if needs[7] else None,
-            g_objective * z_next if needs[8] and g_objective is not None else None,
-            g_d if needs[9] else None,
-            g_V,
-            g_G,
-            None,
-            None,
-        )
+            g_e, g_v, g_Vz, g_Vv, g_alpha, g_beta,
+            g_direction, g_V_direction, g_c, g_d if needs[9] else None, g_V, g_G, None, None,
+        )  # fmt: skip
+
+
+def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """``a + b`` of gradients that may be absent."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -1,0 +1,88 @@
+"""Benchmarks that report ratios measured in one run, so that they mean the same on any machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from rcdrs.experiments.synthetic import Case, find_case, generate
+from rcdrs.problem import ConicProgram
+from rcdrs.transition import Transition
+
+
+def bench_step(case: str, depth: int, batch: int, repeats: int = 7) -> dict[str, float | int | str]:
+    """Forward and backward of a `depth`-step rollout against its `floor`, in milliseconds.
+
+    The rollout has per-instance (alpha, beta) and the residual norms of the feature vector at
+    every step; its gradient is taken in the actions.
+    """
+    sizes = {"train": batch, "validation": 1, "test": 1}
+    instances = generate(case, seed=0, sizes=sizes)
+    program = instances.train.program
+    step_ms, floor_ms = _interleaved(
+        [_rollout(program, depth), floor(find_case(case), depth, batch, instances.A)], repeats
+    )
+    return {
+        "case": case,
+        "depth": depth,
+        "batch": batch,
+        "threads": torch.get_num_threads(),
+        "step_ms": round(step_ms, 2),
+        "floor_ms": round(floor_ms, 2),
+        "ratio": round(step_ms / floor_ms, 3),
+    }
+
+
+def _rollout(program: ConicProgram, depth: int) -> Callable[[], None]:
+    alpha = torch.full((depth, program.batch), 1.6, requires_grad=True)
+    beta = torch.full((depth, program.batch), 1.0, requires_grad=True)
+    transition = Transition(program)
+
+    def run() -> None:
+        state = transition.start()
+        seen: list[Tensor] = []
+        for alpha_k, beta_k in zip(alpha.unbind(), beta.unbind(), strict=True):
+            state, observation = transition(state, alpha_k, beta_k)
+            seen.extend(observation)
+        torch.autograd.grad(torch.stack(seen).sum(), (alpha, beta))
+
+    return run
+
+
+def floor(case: Case, depth: int, batch: int, A: Tensor) -> Callable[[], None]:
+    """The products and eigendecompositions of a plain rollout, and nothing else.
+
+    2K products by the n x n projector, K by A, K by A', and K batched eigendecompositions of
+    the PSD block.
+    """
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(batch, case.n, generator=generator)
+    y = torch.randn(batch, case.m, generator=generator)
+    projector = torch.eye(case.n) - torch.linalg.pinv(A) @ A
+    orders = [c.order for c in getattr(case.cone, "cones", (case.cone,)) if hasattr(c, "order")]
+    blocks = [torch.randn(batch, p, p, generator=generator) for p in orders]
+    blocks = [block + block.mT for block in blocks]
+
+    def run() -> None:
+        for _ in range(depth):
+            z @ projector, z @ projector, z @ A.mT, y @ A
+            for block in blocks:
+                torch.linalg.eigh(block)
+
+    return run
+
+
+def _interleaved(runs: list[Callable[[], None]], repeats: int) -> list[float]:
+    """The median time of each, in ms; taken in turn, so that a busy moment hits them all."""
+    times: list[list[float]] = [[] for _ in runs]
+    for round_ in range(repeats + 1):
+        for run, taken in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            run()
+            if round_:  # the first round warms up
+                taken.append(1000 * (time.perf_counter() - start))
+    return [statistics.median(taken) for taken in times]

@@ -1,0 +1,118 @@
+"""The causal residual feedback controller: features -> encoder -> head -> admissible action."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcdrs.controller.actions import CONTROLS, ActionMap, Envelope, Growth, Ranges
+from rcdrs.controller.encoders import ENCODERS, SCHEDULE, head
+from rcdrs.controller.features import FEATURES, PREVIOUS, RESIDUAL, TIME, features
+from rcdrs.transition import Observation, Transition
+
+__all__ = [
+    "CONTROLS",
+    "FEATURES",
+    "PREVIOUS",
+    "RESIDUAL",
+    "TIME",
+    "Controller",
+    "ControllerConfig",
+    "Envelope",
+    "Growth",
+    "Ranges",
+]
+
+
+@dataclass(frozen=True)
+class ControllerConfig:
+    """Everything the ablations swap.  The default is RCDRS-Env; ``envelope=None`` is RCDRS-NoEnv.
+
+    Arguments
+        encoder: "gru", "lstm", "mlp" or "schedule" (open loop, layer by layer).
+        hidden: width of encoder and head.
+        features: the features it sees, from `FEATURES`.
+        controls: the variables it sets, from `CONTROLS`; the others stay at the core.
+        envelope, growth: the safeguards, or None without them.
+    """
+
+    encoder: str = "gru"
+    hidden: int = 64
+    features: tuple[str, ...] = FEATURES
+    controls: tuple[str, ...] = CONTROLS
+    envelope: Envelope | None = field(default_factory=Envelope)
+    growth: Growth | None = field(default_factory=Growth)
+    ranges: Ranges = field(default_factory=Ranges)
+
+    def __post_init__(self) -> None:
+        _check_names("encoder", [self.encoder], [*ENCODERS, SCHEDULE])
+        _check_names("features", self.features, FEATURES)
+        _check_names("controls", self.controls, CONTROLS)
+        if not self.features:
+            raise ValueError(f"features is empty, expected some of {', '.join(FEATURES)}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> ControllerConfig:
+        parts: dict[str, Any] = dict(values)
+        for name, kind in (("envelope", Envelope), ("growth", Growth), ("ranges", Ranges)):
+            if parts.get(name) is not None:
+                given = {k: tuple(v) if isinstance(v, list) else v for k, v in parts[name].items()}
+                parts[name] = kind(**given)
+        parts["features"] = tuple(parts["features"])
+        parts["controls"] = tuple(parts["controls"])
+        return ControllerConfig(**parts)
+
+
+class Controller(nn.Module):
+    """The policy ``pi_theta``; until trained it returns the core at every step."""
+
+    def __init__(
+        self, config: ControllerConfig, core: tuple[float, float, float], depth: int
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.map = ActionMap(core, config.controls, config.envelope, config.ranges, config.growth)
+        start = self.map.raw_core()
+        if config.encoder == SCHEDULE:
+            self.schedule = nn.Parameter(start.repeat(depth, 1))
+        else:
+            self.encoder = ENCODERS[config.encoder](len(config.features), config.hidden)
+            self.head = head(config.hidden, start)
+
+    def forward(
+        self,
+        transition: Transition,
+        seen: Observation,
+        before: Observation,
+        previous: Tensor,
+        memory: Any,
+        k: int,
+        depth: int,
+    ) -> tuple[Tensor, Any]:
+        """The action ``l_k`` (batch, 3) for step k of `depth`, and the encoder's memory."""
+        if self.config.encoder == SCHEDULE:
+            # Beyond the trained depth the last action goes on.
+            raw = self.schedule[min(k, len(self.schedule) - 1)].expand_as(previous)
+        else:
+            kept = self.config.features
+            phi = features(transition, seen, before, previous, self.map.base, k, depth, kept)
+            hidden, memory = self.encoder(phi, memory)
+            raw = self.head(hidden)
+        return self.map(raw, previous, k), memory
+
+
+def _check_names(argument: str, given: Any, allowed: Any) -> None:
+    for name in given:
+        if name not in allowed:
+            raise ValueError(f"{argument}: unknown {name!r}, expected {', '.join(allowed)}.")
+
+
+def split_action(action: Tensor) -> tuple[Tensor, Tensor]:
+    """``(alpha, beta)`` of an action ``(log rho, alpha, log beta)``, each (batch,)."""
+    return action[:, 1], torch.exp(action[:, 2])

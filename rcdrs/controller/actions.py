@@ -1,0 +1,111 @@
+"""From raw coordinates to admissible actions (log rho, alpha, log beta)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+CONTROLS = ("rho", "alpha", "beta")
+
+
+@dataclass(frozen=True)
+class Envelope:
+    r"""Decaying radius ``delta_k = delta_0 / (1 + (k/k_0)^p)`` around the core, eq. envelope_param."""
+
+    delta_0: float = 2.0
+    k_0: float = 80.0
+    p: float = 1.2
+    s_alpha: float = 0.25
+
+    def radius(self, k: int) -> float:
+        return self.delta_0 / (1 + (k / self.k_0) ** self.p)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The global admissible intervals of table app_rc_hyperparameters."""
+
+    rho: tuple[float, float] = (1e-4, 1e4)
+    alpha: tuple[float, float] = (0.2, 1.9)
+    beta: tuple[float, float] = (1e-5, 1e2)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Largest factor by which rho and beta may change between two steps."""
+
+    rho: float = 10.0
+    beta: float = 10.0
+
+
+class ActionMap(nn.Module):
+    r"""Raw coordinates (batch, 3) to ``l_k = (log rho_k, alpha_k, log beta_k)``.
+
+    Without an envelope the sigmoid spans the global ranges.  With one, ``l = base + radius tanh(r)``,
+    then cut to the global ranges: with the paper's own constants ``alpha_0 + s_alpha delta_0 = 2.1``
+    would leave (0, 2).  The growth filter keeps rho and beta within a factor of their
+    last values.  Variables that are not controlled stay at the core.
+    """
+
+    base: Tensor
+    low: Tensor
+    high: Tensor
+    radius_scale: Tensor
+    growth: Tensor
+    controlled: Tensor
+
+    def __init__(
+        self,
+        core: tuple[float, float, float],
+        controls: tuple[str, ...] = CONTROLS,
+        envelope: Envelope | None = None,
+        ranges: Ranges | None = None,
+        growth: Growth | None = None,
+    ) -> None:
+        super().__init__()
+        ranges = ranges or Ranges()
+        rho, alpha, beta = core
+        intervals = (ranges.rho, ranges.alpha, ranges.beta)
+        for name, value, (low, high) in zip(CONTROLS, core, intervals, strict=True):
+            if not 0 < low <= value <= high:
+                raise ValueError(f"core {name} = {value:g}, expected it in [{low:g}, {high:g}].")
+        self.envelope = envelope
+        self.all_controlled = set(controls) == set(CONTROLS)
+        infinity = math.inf
+        steps = (
+            (math.log(growth.rho), infinity, math.log(growth.beta)) if growth else (infinity,) * 3
+        )
+        values = {
+            "base": (math.log(rho), alpha, math.log(beta)),
+            "low": (math.log(ranges.rho[0]), ranges.alpha[0], math.log(ranges.beta[0])),
+            "high": (math.log(ranges.rho[1]), ranges.alpha[1], math.log(ranges.beta[1])),
+            "radius_scale": (1.0, envelope.s_alpha if envelope else 1.0, 1.0),
+            "growth": steps,
+        }
+        for name, numbers in values.items():
+            self.register_buffer(name, torch.tensor(numbers))
+        self.register_buffer("controlled", torch.tensor([name in controls for name in CONTROLS]))
+
+    def forward(self, raw: Tensor, previous: Tensor, k: int) -> Tensor:
+        if self.envelope is None:
+            action = self.low + torch.sigmoid(raw) * (self.high - self.low)
+        else:
+            radius = self.envelope.radius(k) * self.radius_scale
+            action = self.base + radius * torch.tanh(raw)
+        # A cut carries no gradient, as in `clip`.
+        with torch.no_grad():
+            low = torch.maximum(self.low, previous - self.growth)
+            high = torch.minimum(self.high, previous + self.growth)
+        action = torch.clamp(action, low, high)
+        return action if self.all_controlled else torch.where(self.controlled, action, self.base)
+
+    def raw_core(self) -> Tensor:
+        """The raw coordinates whose action is the core."""
+        if self.envelope is not None:
+            return torch.zeros_like(self.base)
+        # A core on the edge of its range would need an infinite coordinate: stay just inside.
+        share = ((self.base - self.low) / (self.high - self.low)).clamp(1e-3, 1 - 1e-3)
+        return torch.logit(share)

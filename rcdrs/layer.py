@@ -1,0 +1,310 @@
+"""The solver layers that users import; every experiment runs through the same classes."""
+
+from __future__ import annotations
+
+import io
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcdrs.affine import AffineSet
+from rcdrs.cones import Cone
+from rcdrs.controller import Controller, ControllerConfig, split_action
+from rcdrs.files import replacing
+from rcdrs.problem import ConicProgram, check_matrix
+from rcdrs.readout import Readout, readout
+from rcdrs.splitting import State, check_depth
+from rcdrs.transition import Columns, Observation, Transition
+
+#: (rho_0, alpha_0, beta_0) before recentring at the validation-selected core.
+BASE_ACTION = (1.0, 1.6, 0.3)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a layer returns; vectors are (batch, .), or without the batch axis for one instance.
+
+    `x` is the primal decision ``z^K``.  `y`, `s` and the residuals are the terminal readout,
+    computed when first asked for.  `state` can be passed back to the layer as a warm start.
+    """
+
+    program: ConicProgram
+    state: State
+    observation: Observation
+    #: The actions (log rho, alpha, log beta) of each step, (batch, K, 3).
+    actions: Tensor
+    read: Callable[[], Readout]
+    single: bool = False
+
+    @cached_property
+    def readout(self) -> Readout:
+        return self.read()
+
+    @property
+    def x(self) -> Tensor:
+        return self._out(self.state.z)
+
+    @property
+    def y(self) -> Tensor:
+        """The equality multiplier, the paper's ``lambda^K``."""
+        return self._out(self.readout.y)
+
+    @property
+    def s(self) -> Tensor:
+        """The dual slack ``s^K``."""
+        return self._out(self.readout.s)
+
+    @property
+    def primal_residual(self) -> Tensor:
+        return self._out(self.readout.r_p)
+
+    @property
+    def dual_residual(self) -> Tensor:
+        return self._out(self.readout.r_d)
+
+    @property
+    def gap(self) -> Tensor:
+        return self._out(self.readout.r_gap)
+
+    @property
+    def alpha(self) -> Tensor:
+        """The relaxation of each step, (batch, K)."""
+        return self._out(self.actions[..., 1])
+
+    @property
+    def beta(self) -> Tensor:
+        """The objective drive of each step, (batch, K)."""
+        return self._out(self.actions[..., 2].exp())
+
+    def _out(self, value: Tensor) -> Tensor:
+        return value[0] if self.single else value
+
+
+class SolverLayer(nn.Module):
+    """A fixed-depth solver for programs that share A and the cone.
+
+    Subclasses say how the trajectory is made (`run`); everything a user touches is here.
+    """
+
+    A: Tensor
+
+    def __init__(self, A: Tensor, cone: Cone, depth: int) -> None:
+        super().__init__()
+        check_matrix(A, cone)
+        self.cone = cone
+        self.depth = check_depth(depth)
+        self.register_buffer("A", A.detach().clone(), persistent=False)
+        self._affine: AffineSet | None = None
+
+    @abstractmethod
+    def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
+        """Unroll `depth` steps."""
+
+    def forward(
+        self,
+        b: Tensor,
+        c: Tensor,
+        *,
+        A: Tensor | None = None,
+        depth: int | None = None,
+        start: State | None = None,
+    ) -> Solution:
+        """Solve a batch, or one instance.
+
+        Arguments
+            b: ``(batch, m)``, or ``(m,)`` shared by the batch.
+            c: ``(batch, n)``, or ``(n,)`` shared by the batch.
+            A: ``(m, n)`` or ``(batch, m, n)`` in place of the layer's own; gradients flow to it.
+            depth: number of steps, the layer's own by default.
+            start: the `state` of an earlier solution of the same shape, as a warm start.
+        """
+        single = b.ndim == 1 and c.ndim == 1 and (A is None or A.ndim == 2)
+        sizes = [t.shape[0] for t, own in ((b, 1), (c, 1), (A, 2)) if t is not None and t.ndim > own]
+        batch = sizes[0] if sizes else 1
+        b, c = (t.expand(batch, -1) if t.ndim == 1 else t for t in (b, c))
+        program = ConicProgram(self.A if A is None else A, b, c, self.cone)
+        return self.solve(program, depth, start, single)
+
+    def solve(
+        self,
+        program: ConicProgram,
+        depth: int | None = None,
+        start: State | None = None,
+        single: bool = False,
+    ) -> Solution:
+        """Solve a `ConicProgram`; if its A is the layer's, the layer's factorisation is used."""
+        if program.A is self.A:
+            program = program.with_affine(self.affine)
+        if start is not None:
+            if start.z.shape != program.c.shape and not single:
+                raise ValueError(
+                    f"start has shape {tuple(start.z.shape)}, expected (batch, n) = "
+                    f"{tuple(program.c.shape)}."
+                )
+            start = State(*(t.reshape(program.c.shape) for t in start))
+        solution = self.run(program, check_depth(self.depth if depth is None else depth), start)
+        return Solution(**(solution.__dict__ | {"single": True})) if single else solution
+
+    @property
+    def affine(self) -> AffineSet:
+        """The factorisation of A, in the layer's dtype and on its device."""
+        if self._affine is None or self._affine.A is not self.A:
+            self._affine = AffineSet(self.A)
+        return self._affine
+
+
+class DRSLayer(SolverLayer):
+    r"""Fixed-core relaxed DRS: the same (alpha, beta) at every step.
+
+    Example
+        >>> layer = DRSLayer(A, SecondOrder(8, 20), depth=20, alpha=1.6, beta=3.0)
+        >>> x = layer(b, c).x
+    """
+
+    def __init__(
+        self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
+    ) -> None:
+        super().__init__(A, cone, depth)
+        if not 0 < alpha < 2:
+            raise ValueError(f"alpha = {alpha:g}, expected alpha in (0, 2).")
+        if not 0 < beta < float("inf"):
+            raise ValueError(f"beta = {beta:g}, expected beta positive and finite.")
+        # rho does not enter the transition: log rho = 0 fills its place in the trace.
+        self.action = (0.0, float(alpha), math.log(beta))
+
+    def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
+        transition, columns, seen = begin(program, start)
+        action = program.c.new_tensor(self.action).expand(program.batch, 3)
+        alpha, beta = split_action(action)
+        for _ in range(depth):
+            columns, seen = transition(columns, alpha, beta)
+        return finish(transition, columns, seen, [action] * depth)
+
+
+class RCDRSLayer(SolverLayer):
+    r"""Residual-controlled DRS: a small recurrent controller sets (alpha, beta) at each step.
+
+    Arguments
+        A, cone, depth: the equality matrix, the cone, and the number of steps.
+        core: the base action ``(alpha, beta)``; an untrained layer behaves as this fixed core.
+        controller: what the controller is made of; RCDRS-Env by default.
+
+    Example
+        >>> layer = RCDRSLayer(A, SecondOrder(8, 20), depth=20, core=(1.6, 3.0))
+        >>> solution = layer(b, c)
+        >>> solution.x, solution.dual_residual
+    """
+
+    def __init__(
+        self,
+        A: Tensor,
+        cone: Cone,
+        depth: int,
+        core: tuple[float, float] = BASE_ACTION[1:],
+        controller: ControllerConfig | None = None,
+    ) -> None:
+        super().__init__(A, cone, depth)
+        self.core = (float(core[0]), float(core[1]))
+        config = controller or ControllerConfig()
+        self.controller = Controller(config, (BASE_ACTION[0], *self.core), depth).to(A)
+
+    def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
+        transition, columns, seen = begin(program, start)
+        before, memory = seen, None
+        previous = self.controller.map.base.expand(program.batch, 3)
+        actions: list[Tensor] = []
+        for k in range(depth):
+            previous, memory = self.controller(
+                transition, seen, before, previous, memory, k, depth
+            )
+            before = seen
+            columns, seen = transition(columns, *split_action(previous))
+            actions.append(previous)
+        return finish(transition, columns, seen, actions)
+
+    def save(self, path: str | Path) -> None:
+        """Write configuration and weights; A and the cone are the user's and are not stored."""
+        write_checkpoint(
+            path,
+            {
+                "kind": "RCDRSLayer",
+                "shape": list(self.A.shape),
+                "cone": repr(self.cone),
+                "depth": self.depth,
+                "core": list(self.core),
+                "controller": self.controller.config.to_dict(),
+            },
+            self.state_dict(),
+        )
+
+    @staticmethod
+    def load(path: str | Path, A: Tensor, cone: Cone, depth: int | None = None) -> RCDRSLayer:
+        """The layer that `save` wrote, for the same A and cone; nothing in the file is executed.
+
+        With `depth`, a checkpoint trained for another depth is an error.
+        """
+        config, weights = read_checkpoint(path)
+        for name, found, expected in (
+            ("kind", config["kind"], "RCDRSLayer"),
+            ("A", list(config["shape"]), list(A.shape)),
+            ("cone", config["cone"], repr(cone)),
+            ("depth", config["depth"], config["depth"] if depth is None else depth),
+        ):
+            if found != expected:
+                raise ValueError(f"{path} was saved for {name} {found}, expected {expected}.")
+        controller = ControllerConfig.from_dict(config["controller"])
+        layer = RCDRSLayer(A, cone, config["depth"], tuple(config["core"]), controller)
+        layer.load_state_dict(weights)
+        return layer
+
+
+def begin(
+    program: ConicProgram, start: State | None
+) -> tuple[Transition, Columns, Observation]:
+    """The transition of a program, its first state and what is seen of it."""
+    transition = Transition(program)
+    columns = transition.start() if start is None else transition.start(start.z, start.u)
+    return transition, columns, transition.observe_start(columns)
+
+
+def finish(
+    transition: Transition, columns: Columns, seen: Observation, actions: list[Tensor]
+) -> Solution:
+    """The solution of a trajectory of DRS steps."""
+    state = State.of(columns)
+    program, beta = transition.program, split_action(actions[-1])[1]
+    return Solution(
+        program,
+        state,
+        seen,
+        torch.stack(actions, dim=1),
+        lambda: readout(program, state.z, state.u, beta),
+    )
+
+
+def write_checkpoint(path: str | Path, config: dict[str, Any], weights: dict[str, Any]) -> None:
+    """One file, replaced in one move; equal contents give equal bytes."""
+    stream = io.BytesIO()  # torch.save to a path would write the path's name into the file
+    torch.save({"config": config, "weights": weights}, stream)
+    with replacing(path) as temporary:
+        temporary.write_bytes(stream.getvalue())
+
+
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Configuration and tensors only: pickled code is refused by torch."""
+    try:
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+        return stored["config"], stored["weights"]
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} is not a readable checkpoint ({type(error).__name__}): delete it and train again."
+        ) from error

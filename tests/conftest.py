@@ -1,0 +1,71 @@
+"""Settings and the small random programs that several test files share."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from hypothesis import settings
+from torch import Tensor
+
+from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
+from rcdrs.problem import ConicProgram
+
+torch.set_num_threads(1)
+settings.register_profile("rcdrs", deadline=None, derandomize=True, max_examples=15)
+settings.load_profile("rcdrs")
+
+INF = math.inf
+
+
+class Solved(NamedTuple):
+    """Programs with their primal-dual solutions (x*, s*, lambda*)."""
+
+    program: ConicProgram
+    x: Tensor
+    s: Tensor
+    y: Tensor
+
+
+def random_tensor(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Standard normal numbers that depend on the seed alone."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def half_line_and_line() -> Box:
+    """The box ``[0, inf) x R``, which is a cone; its dual is ``[0, inf) x {0}``."""
+    return Box(torch.tensor([0.0, -INF]), torch.tensor([INF, INF]))
+
+
+def every_cone() -> Product:
+    """One product with every kind of cone in it, dimension 28."""
+    return Product(
+        [Nonneg(3), SecondOrder(4, 2), RotatedSecondOrder(3, 2), PSD(3), half_line_and_line()]
+    )
+
+
+def small_cone() -> Product:
+    """The same in dimension 14, for tests that perturb one number at a time."""
+    return Product([Nonneg(2), SecondOrder(3), RotatedSecondOrder(3), PSD(2), half_line_and_line()])
+
+
+def solved_program(
+    seed: int = 0, batch: int = 4, m: int = 10, cone: Cone | None = None, shared: bool = True
+) -> Solved:
+    """KKT-consistent programs in float64: ``b = A x*``, ``c = A'lambda* + s*``.
+
+    Moreau's decomposition of a Gaussian point gives the complementary pair (x*, s*).
+    """
+    cone = every_cone() if cone is None else cone
+    A = random_tensor(*(() if shared else (batch,)), m, cone.dim, seed=4 * seed)
+    v = random_tensor(batch, cone.dim, seed=4 * seed + 1)
+    y = random_tensor(batch, m, seed=4 * seed + 2)
+    x = cone.project(v)
+    s = x - v
+    return Solved(ConicProgram(A, times(A, x), times(A.mT, y) + s, cone), x, s, y)
+
+
+def times(A: Tensor, x: Tensor) -> Tensor:
+    """``A x`` per instance, for A shared or not."""
+    return (A @ x.unsqueeze(-1)).squeeze(-1)
