@@ -35,7 +35,7 @@ class AffineSet:
         exact = A.detach().double()
         U, S, Vh = torch.linalg.svd(exact, full_matrices=False)
         cutoff = S.amax(-1, keepdim=True) * max(A.shape[-2:]) * torch.finfo(A.dtype).eps
-        kept = S > cutoff
+        kept = cutoff < S
         rank = int(kept.sum(-1).max())
         U, S, Vh, kept = U[..., :rank], S[..., :rank], Vh[..., :rank, :], kept[..., :rank]
         # Instances of lower rank than the others keep zero columns.

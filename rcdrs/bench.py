@@ -9,46 +9,90 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rcdrs.controller import ControllerConfig
 from rcdrs.experiments.synthetic import Case, find_case, generate
+from rcdrs.layer import RCDRSLayer
+from rcdrs.methods import METHODS
 from rcdrs.problem import ConicProgram
 from rcdrs.transition import Transition
 
 
-def bench_step(case: str, depth: int, batch: int, repeats: int = 7) -> dict[str, float | int | str]:
+def bench_step(
+    case: str, depth: int, batch: int, controller: str | None = None, repeats: int = 7
+) -> dict[str, float | int | str | None]:
     """Forward and backward of a `depth`-step rollout against its `floor`, in milliseconds.
 
     The rollout has per-instance (alpha, beta) and the residual norms of the feature vector at
-    every step; its gradient is taken in the actions.
+    every step; its gradient is taken in the actions, or with a controller in its weights.
     """
     sizes = {"train": batch, "validation": 1, "test": 1}
     instances = generate(case, seed=0, sizes=sizes)
     program = instances.train.program
+    run = _controlled(program, depth, controller) if controller else _rollout(program, depth)
     step_ms, floor_ms = _interleaved(
-        [_rollout(program, depth), floor(find_case(case), depth, batch, instances.A)], repeats
+        [run, floor(find_case(case), depth, batch, instances.A)], repeats
     )
     return {
         "case": case,
         "depth": depth,
         "batch": batch,
         "threads": torch.get_num_threads(),
+        "controller": controller,
         "step_ms": round(step_ms, 2),
         "floor_ms": round(floor_ms, 2),
         "ratio": round(step_ms / floor_ms, 3),
     }
 
 
+def bench_solve(case: str, depth: int, batch: int) -> list[dict[str, float | int | str]]:
+    """Inference without gradients: milliseconds per instance of every method, in one run.
+
+    One warm-up pass and three timed ones, as in the paper; weights do not change the time, so
+    the learned methods run untrained.
+    """
+    sizes = {"train": 1, "validation": 1, "test": batch}
+    instances = generate(case, seed=0, sizes=sizes)
+    program, cone = instances.test.program, instances.case.cone
+
+    def inference(name: str) -> Callable[[], None]:
+        layer = METHODS[name].build(instances.A, cone, depth, (1.6, 1.0))
+
+        def run() -> None:
+            with torch.no_grad():
+                layer.solve(program)
+
+        return run
+
+    times = _interleaved([inference(name) for name in METHODS], repeats=3)
+    return [
+        {"case": case, "depth": depth, "method": name, "time_ms": round(ms / batch, 4)}
+        for name, ms in zip(METHODS, times, strict=True)
+    ]
+
+
 def _rollout(program: ConicProgram, depth: int) -> Callable[[], None]:
     alpha = torch.full((depth, program.batch), 1.6, requires_grad=True)
     beta = torch.full((depth, program.batch), 1.0, requires_grad=True)
-    transition = Transition(program)
 
     def run() -> None:
+        transition = Transition(program)
         state = transition.start()
         seen: list[Tensor] = []
         for alpha_k, beta_k in zip(alpha.unbind(), beta.unbind(), strict=True):
             state, observation = transition(state, alpha_k, beta_k)
             seen.extend(observation)
         torch.autograd.grad(torch.stack(seen).sum(), (alpha, beta))
+
+    return run
+
+
+def _controlled(program: ConicProgram, depth: int, encoder: str) -> Callable[[], None]:
+    layer = RCDRSLayer(program.A, program.cone, depth, controller=ControllerConfig(encoder))
+    weights = tuple(layer.parameters())
+
+    def run() -> None:
+        seen = layer.solve(program).observation
+        torch.autograd.grad(torch.stack(seen).sum(), weights)
 
     return run
 

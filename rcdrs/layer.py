@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -126,7 +126,9 @@ class SolverLayer(nn.Module):
             start: the `state` of an earlier solution of the same shape, as a warm start.
         """
         single = b.ndim == 1 and c.ndim == 1 and (A is None or A.ndim == 2)
-        sizes = [t.shape[0] for t, own in ((b, 1), (c, 1), (A, 2)) if t is not None and t.ndim > own]
+        sizes = [
+            t.shape[0] for t, own in ((b, 1), (c, 1), (A, 2)) if t is not None and t.ndim > own
+        ]
         batch = sizes[0] if sizes else 1
         b, c = (t.expand(batch, -1) if t.ndim == 1 else t for t in (b, c))
         program = ConicProgram(self.A if A is None else A, b, c, self.cone)
@@ -151,6 +153,46 @@ class SolverLayer(nn.Module):
             start = State(*(t.reshape(program.c.shape) for t in start))
         solution = self.run(program, check_depth(self.depth if depth is None else depth), start)
         return Solution(**(solution.__dict__ | {"single": True})) if single else solution
+
+    def options(self) -> dict[str, Any]:
+        """What besides A, cone and depth makes this layer: plain values."""
+        return {}
+
+    @classmethod
+    def from_options(cls, A: Tensor, cone: Cone, depth: int, options: dict[str, Any]) -> Self:
+        return cls(A, cone, depth, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write configuration and weights; A and the cone are the user's and are not stored."""
+        config = {
+            "layer": type(self).__name__,
+            "shape of A": list(self.A.shape),
+            "cone": repr(self.cone),
+            "depth": self.depth,
+            "options": self.options(),
+        }
+        write_checkpoint(path, config, self.state_dict())
+
+    @classmethod
+    def load(cls, path: str | Path, A: Tensor, cone: Cone, depth: int | None = None) -> Self:
+        """The layer that `save` wrote, for an A of the same shape and the same cone.
+
+        With `depth`, a checkpoint trained for another depth is an error.  Nothing in the file is
+        executed.
+        """
+        config, weights = read_checkpoint(path)
+        expected = {
+            "layer": cls.__name__,
+            "shape of A": list(A.shape),
+            "cone": repr(cone),
+            "depth": config["depth"] if depth is None else depth,
+        }
+        for name, value in expected.items():
+            if config[name] != value:
+                raise ValueError(f"{path} holds {name} {config[name]}, expected {value}.")
+        layer = cls.from_options(A, cone, config["depth"], config["options"])
+        layer.load_state_dict(weights)
+        return layer
 
     @property
     def affine(self) -> AffineSet:
@@ -178,6 +220,9 @@ class DRSLayer(SolverLayer):
             raise ValueError(f"beta = {beta:g}, expected beta positive and finite.")
         # rho does not enter the transition: log rho = 0 fills its place in the trace.
         self.action = (0.0, float(alpha), math.log(beta))
+
+    def options(self) -> dict[str, Any]:
+        return {"alpha": self.action[1], "beta": math.exp(self.action[2])}
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, columns, seen = begin(program, start)
@@ -221,53 +266,22 @@ class RCDRSLayer(SolverLayer):
         previous = self.controller.map.base.expand(program.batch, 3)
         actions: list[Tensor] = []
         for k in range(depth):
-            previous, memory = self.controller(
-                transition, seen, before, previous, memory, k, depth
-            )
+            previous, memory = self.controller(transition, seen, before, previous, memory, k, depth)
             before = seen
             columns, seen = transition(columns, *split_action(previous))
             actions.append(previous)
         return finish(transition, columns, seen, actions)
 
-    def save(self, path: str | Path) -> None:
-        """Write configuration and weights; A and the cone are the user's and are not stored."""
-        write_checkpoint(
-            path,
-            {
-                "kind": "RCDRSLayer",
-                "shape": list(self.A.shape),
-                "cone": repr(self.cone),
-                "depth": self.depth,
-                "core": list(self.core),
-                "controller": self.controller.config.to_dict(),
-            },
-            self.state_dict(),
-        )
+    def options(self) -> dict[str, Any]:
+        return {"core": list(self.core), "controller": self.controller.config.to_dict()}
 
-    @staticmethod
-    def load(path: str | Path, A: Tensor, cone: Cone, depth: int | None = None) -> RCDRSLayer:
-        """The layer that `save` wrote, for the same A and cone; nothing in the file is executed.
-
-        With `depth`, a checkpoint trained for another depth is an error.
-        """
-        config, weights = read_checkpoint(path)
-        for name, found, expected in (
-            ("kind", config["kind"], "RCDRSLayer"),
-            ("A", list(config["shape"]), list(A.shape)),
-            ("cone", config["cone"], repr(cone)),
-            ("depth", config["depth"], config["depth"] if depth is None else depth),
-        ):
-            if found != expected:
-                raise ValueError(f"{path} was saved for {name} {found}, expected {expected}.")
-        controller = ControllerConfig.from_dict(config["controller"])
-        layer = RCDRSLayer(A, cone, config["depth"], tuple(config["core"]), controller)
-        layer.load_state_dict(weights)
-        return layer
+    @classmethod
+    def from_options(cls, A: Tensor, cone: Cone, depth: int, options: dict[str, Any]) -> Self:
+        alpha, beta = options["core"]
+        return cls(A, cone, depth, (alpha, beta), ControllerConfig.from_dict(options["controller"]))
 
 
-def begin(
-    program: ConicProgram, start: State | None
-) -> tuple[Transition, Columns, Observation]:
+def begin(program: ConicProgram, start: State | None) -> tuple[Transition, Columns, Observation]:
     """The transition of a program, its first state and what is seen of it."""
     transition = Transition(program)
     columns = transition.start() if start is None else transition.start(start.z, start.u)
@@ -306,5 +320,6 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise
     except Exception as error:
         raise ValueError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}): delete it and train again."
+            f"{path} is not a readable checkpoint ({type(error).__name__}): "
+            "delete it and train again."
         ) from error

@@ -35,12 +35,13 @@ class ConicProgram:
         check_vectors("c", self.c, n, "n", "columns of A", self.A)
         if self.b.shape[0] != self.c.shape[0]:
             raise ValueError(
-                f"b has batch size {self.b.shape[0]} and c has {self.c.shape[0]}, expected the same."
+                f"b has batch size {self.b.shape[0]} and c has {self.c.shape[0]}, "
+                "expected the same."
             )
         if self.A.ndim == 3 and self.A.shape[0] != self.b.shape[0]:
             raise ValueError(
-                f"A has batch size {self.A.shape[0]} and b has {self.b.shape[0]}, expected the same "
-                "(or A of shape (m, n), shared)."
+                f"A has batch size {self.A.shape[0]} and b has {self.b.shape[0]}, "
+                "expected the same (or A of shape (m, n), shared)."
             )
 
     @property

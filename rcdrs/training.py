@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from rcdrs.files import replacing
 from rcdrs.layer import DRSLayer, SolverLayer, read_checkpoint, write_checkpoint
-from rcdrs.losses import Loss, LogKKTLoss, TerminalLoss
+from rcdrs.losses import LogKKTLoss, Loss, TerminalLoss
 from rcdrs.problem import ConicProgram
 from rcdrs.transition import Observation
 
@@ -104,9 +104,7 @@ def train(
         row = {"epoch": 0, "loss": math.nan, "merit": merit}
         progress = _Progress(0, merit, copy.deepcopy(layer.state_dict()), [row])
 
-    bar = tqdm(
-        total=recipe.epochs, initial=progress.epoch, desc=label, unit="epoch", disable=None
-    )
+    bar = tqdm(total=recipe.epochs, initial=progress.epoch, desc=label, unit="epoch", disable=None)
     saved_at = time.monotonic()
     for epoch in range(progress.epoch + 1, recipe.epochs + 1):
         total = 0.0
@@ -147,7 +145,7 @@ def train(
 
 
 def _minibatches(count: int, batch: int, seed: int, epoch: int) -> Iterator[Tensor]:
-    """A fresh order every epoch that depends on (seed, epoch) alone, so that a resumed run agrees."""
+    """A fresh order every epoch, from (seed, epoch) alone, so that a resumed run agrees."""
     digest = hashlib.sha256(f"minibatches/{seed}/{epoch}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))
     return iter(torch.randperm(count, generator=generator).split(batch))

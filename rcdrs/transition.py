@@ -115,7 +115,7 @@ class Transition:
 
 
 class _Step(torch.autograd.Function):
-    """`Transition.__call__` with a hand-written derivative; forward and backward mirror each other."""
+    """`Transition.__call__` with a hand-written derivative; backward mirrors forward."""
 
     @staticmethod
     def forward(

@@ -25,7 +25,7 @@ class Cone(ABC):
 
     @abstractmethod
     def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
-        """Write the projection of `v` into `out`, both ``(dim, *batch)``; return what `vjp` reuses."""
+        """Write the projection of `v` into `out`, both (dim, *batch); return what `vjp` reuses."""
 
     @abstractmethod
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:

@@ -7,7 +7,7 @@ from rcdrs.cones.base import Cone
 
 
 class Box(Cone):
-    r"""Box ``{x : lower <= x <= upper}``; bounds of shape ``(n,)`` or ``(*batch, n)``, may be infinite.
+    r"""Box ``{x : lower <= x <= upper}``; bounds ``(n,)`` or ``(*batch, n)``, may be infinite.
 
     A box is no cone; it stands here because the splitting needs only its projection.  Its
     `dual_contains` asks whether ``inf_{x in box} <s, x>`` is finite, which for a cone is

@@ -60,7 +60,8 @@ class ControllerConfig:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> ControllerConfig:
         parts: dict[str, Any] = dict(values)
-        for name, kind in (("envelope", Envelope), ("growth", Growth), ("ranges", Ranges)):
+        kinds: dict[str, Any] = {"envelope": Envelope, "growth": Growth, "ranges": Ranges}
+        for name, kind in kinds.items():
             if parts.get(name) is not None:
                 given = {k: tuple(v) if isinstance(v, list) else v for k, v in parts[name].items()}
                 parts[name] = kind(**given)

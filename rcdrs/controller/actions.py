@@ -13,7 +13,7 @@ CONTROLS = ("rho", "alpha", "beta")
 
 @dataclass(frozen=True)
 class Envelope:
-    r"""Decaying radius ``delta_k = delta_0 / (1 + (k/k_0)^p)`` around the core, eq. envelope_param."""
+    r"""Radius ``delta_k = delta_0 / (1 + (k/k_0)^p)`` around the core, eq. envelope_param."""
 
     delta_0: float = 2.0
     k_0: float = 80.0
@@ -44,10 +44,10 @@ class Growth:
 class ActionMap(nn.Module):
     r"""Raw coordinates (batch, 3) to ``l_k = (log rho_k, alpha_k, log beta_k)``.
 
-    Without an envelope the sigmoid spans the global ranges.  With one, ``l = base + radius tanh(r)``,
-    then cut to the global ranges: with the paper's own constants ``alpha_0 + s_alpha delta_0 = 2.1``
-    would leave (0, 2).  The growth filter keeps rho and beta within a factor of their
-    last values.  Variables that are not controlled stay at the core.
+    Without an envelope the sigmoid spans the global ranges.  With one, ``l = base + radius
+    tanh(r)``, then cut to the global ranges: with the paper's own constants
+    ``alpha_0 + s_alpha delta_0 = 2.1`` would leave (0, 2).  The growth filter keeps rho and beta
+    within a factor of their last values.  Variables that are not controlled stay at the core.
     """
 
     base: Tensor

@@ -32,7 +32,8 @@ def features(
 
     Arguments
         seen, before: the observations of ``z^k`` and ``z^{k-1}`` (the same at k = 0).
-        previous, base: ``(log rho, alpha, log beta)`` of the last step and of the core, (batch, 3), (3,).
+        previous: ``(log rho, alpha, log beta)`` of the last step, (batch, 3).
+        base: the same of the core, (3,).
         kept: the features to return, a subset of `FEATURES` in any order.
     """
     size = 1 + seen.size
@@ -42,7 +43,8 @@ def features(
         "eq": lambda: torch.log1p(seen.equality / (1 + transition.b_norm)),
         "dz": lambda: torch.log1p(seen.movement / size),
         "obj": lambda: torch.log1p(
-            seen.objective.abs() / torch.addcmul(torch.ones_like(size), transition.c_norm, seen.size)
+            seen.objective.abs()
+            / torch.addcmul(torch.ones_like(size), transition.c_norm, seen.size)
         ),
         "dobj": lambda: torch.asinh(change / (1 + before.objective.abs())),
         "rho": lambda: previous[:, 0] - base[0],

@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def paper_values() -> pd.DataFrame:
-    """The cells of its result tables in long form: table, benchmark, K, group, method, metric, ..."""
+    """The cells of its result tables in long form: table, benchmark, K, method, metric, ..."""
     return _read("values.csv")
 
 

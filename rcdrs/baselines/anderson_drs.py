@@ -1,0 +1,72 @@
+"""AA-DRS: DRS with safeguarded extrapolation of the primal and scaled-dual state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rcdrs.cones import Cone
+from rcdrs.layer import Solution, SolverLayer, begin, finish
+from rcdrs.problem import ConicProgram
+from rcdrs.splitting import State
+from rcdrs.transition import Columns, Observation, Transition
+
+#: Extrapolation coefficient, and the tolerated growth of the monitor.
+OMEGA, TOLERATED = 0.25, 1.05
+
+
+class AcceleratedLayer(SolverLayer):
+    r"""Each step proposes ``z + omega (z - z_prev)``, projected onto the cone, and likewise u.
+
+    The proposal is taken where its monitor is at most 1.05 times that of the plain state.  The
+    monitor is the fixed-point residual ``|T v - v|`` of the safeguard's own theory; it needs one
+    step from each state, and the step from the chosen one is the next step.  The last step is
+    plain, so that the terminal readout keeps its cone-dual feasibility.
+    """
+
+    def __init__(
+        self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
+    ) -> None:
+        super().__init__(A, cone, depth)
+        self.alpha, self.beta = alpha, beta
+
+    def options(self) -> dict[str, Any]:
+        return {"alpha": self.alpha, "beta": self.beta}
+
+    def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
+        transition, state, _ = begin(program, start)
+        alpha = program.c.new_full((program.batch,), self.alpha)
+        beta = program.c.new_full((program.batch,), self.beta)
+        after, seen = transition(state, alpha, beta)
+        for _ in range(depth - 1):
+            proposal = extrapolate(transition, state, after)
+            plain_after, plain_seen = transition(after, alpha, beta)
+            proposal_after, proposal_seen = transition(proposal, alpha, beta)
+            taken = monitor(proposal, proposal_after) <= TOLERATED * monitor(after, plain_after)
+            state = Columns(*choose(taken, proposal, after))
+            after = Columns(*choose(taken, proposal_after, plain_after))
+            seen = Observation(*choose(taken, proposal_seen, plain_seen))
+        action = torch.stack([torch.zeros_like(alpha), alpha, beta.log()], -1)
+        return finish(transition, after, seen, [action] * depth)
+
+
+def extrapolate(transition: Transition, before: Columns, now: Columns) -> Columns:
+    """The proposal, with ``x - z`` zero: no affine step has been made from it."""
+    z = torch.lerp(before.z, now.z, 1 + OMEGA)
+    z = transition.program.cone.project(z.mT)
+    u = torch.lerp(before.v - before.z, now.v - now.z, 1 + OMEGA)
+    return transition.start(z, u.mT)
+
+
+def monitor(state: Columns, after: Columns) -> Tensor:
+    return (after.v - state.v).square().sum(0).sqrt()
+
+
+def choose(taken: Tensor, first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> list[Tensor]:
+    return [torch.where(taken, a, b) for a, b in zip(first, second, strict=True)]
+
+
+def build(A: Tensor, cone: Cone, depth: int, core: tuple[float, float]) -> AcceleratedLayer:
+    return AcceleratedLayer(A, cone, depth, *core)
