@@ -22,21 +22,26 @@ class AffineSet:
     Arguments
         A: ``(m, n)`` shared by all instances, or ``(batch, m, n)``.
 
-    Vectors are batch-last here, ``(n, batch)``, as in the cones.  Where `A` requires a gradient,
-    the singular vectors themselves are not differentiated (their derivative does not exist at
-    equal singular values).  Instead ``M = A'U S^-1``, linear in A and equal to V, is made
-    orthonormal by ``V = M G``, ``G = (3I - M'M)/2``: G is the identity in value and carries
-    the first-order change of the basis.
+    Vectors are batch-last here, ``(n, batch)``, as in the cones.  Where `A` requires a gradient
+    its rows must be independent, and the singular vectors themselves are not differentiated
+    (their derivative does not exist at equal singular values).  Instead ``M = A'U S^-1``, linear
+    in A and equal to V, is made orthonormal by ``V = M G``, ``G = (3I - M'M)/2``: G is the
+    identity in value and carries the first-order change of the basis.
     """
 
     def __init__(self, A: Tensor) -> None:
-        self.A = A
+        self.A, self._version = A, A._version
         self.batched = A.ndim == 3
         exact = A.detach().double()
         U, S, Vh = torch.linalg.svd(exact, full_matrices=False)
         cutoff = S.amax(-1, keepdim=True) * max(A.shape[-2:]) * torch.finfo(A.dtype).eps
         kept = cutoff < S
-        rank = int(kept.sum(-1).max())
+        rank = int(kept.sum(-1).max()) if kept.numel() else min(A.shape[-2:])
+        if A.requires_grad and not bool(kept.all()):
+            raise ValueError(
+                f"A has dependent rows (rank {int(kept.sum(-1).min())} of {A.shape[-2]}) and "
+                "requires a gradient: remove those rows, or detach A."
+            )
         U, S, Vh, kept = U[..., :rank], S[..., :rank], Vh[..., :rank, :], kept[..., :rank]
         # Instances of lower rank than the others keep zero columns.
         inverse = torch.where(kept, 1 / S, 0)
@@ -53,6 +58,10 @@ class AffineSet:
             self.G = G.to(A.dtype)
         else:
             self.V = (Vh.mT * kept.unsqueeze(-2)).to(A.dtype).contiguous()
+
+    def is_of(self, A: Tensor) -> bool:
+        """Is this the factorisation of A as it is now?"""
+        return self.A is A and self._version == A._version
 
     @cached_property
     def scale(self) -> Tensor:
@@ -80,6 +89,16 @@ class AffineSet:
         if self.G is not None:
             coordinates = up(self.G, coordinates)
         return up(self.U, self.inverse_scale * coordinates)
+
+    def residual(self, offset: Tensor) -> Tensor:
+        """``U'(A z - b) = S (V'z - d)`` from the offset ``V'z - d``, (rank, batch)."""
+        if self.G is not None:  # the inverse of G, to first order
+            offset = 2 * offset - up(self.G, offset)
+        return self.scale * offset
+
+    def along(self, w: Tensor) -> Tensor:
+        """``(I - VV')w``: the part of w along the set, (n, batch)."""
+        return w - up(self.V, down(self.V, w))
 
     def project(self, w: Tensor, d: Tensor) -> Tensor:
         """``w - V (V'w - d)`` for w (n, batch) and ``d = target(b)``."""

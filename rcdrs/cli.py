@@ -26,10 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     from rcdrs.runtime import configure
 
-    configure(options.threads)
     try:
+        configure(options.threads)
         options.run(options)
-    except (ValueError, TypeError, FileNotFoundError) as error:
+    except (ValueError, TypeError, OSError) as error:
         print(f"rcdrs {options.verb}: {error}", file=sys.stderr)
         return 2
     except RuntimeError as error:
@@ -108,7 +108,13 @@ def evaluate(options: argparse.Namespace) -> None:
     if method.learned:
         if options.checkpoint is None:
             raise ValueError(f"{method.name} is learned: --checkpoint is missing.")
+        built = layer.options()
         layer = type(layer).load(options.checkpoint, data.A, data.case.cone, depth)
+        if layer.options() != built:
+            raise ValueError(
+                f"{options.checkpoint} holds another method or core than {method.name} with "
+                f"{options.core}: train it again."
+            )
     means = {name: float(values.mean()) for name, values in run(layer, data.test).items()}
     print(json.dumps({"case": data.case.name, "depth": depth, "method": method.name} | means))
 
@@ -117,10 +123,11 @@ def bench(options: argparse.Namespace) -> None:
     from rcdrs.bench import bench_solve, bench_step
 
     if options.what == "step":
-        result = bench_step(options.case, options.depth, options.batch or 1000, options.controller)
-        print(json.dumps(result))
+        batch = 1000 if options.batch is None else options.batch
+        print(json.dumps(bench_step(options.case, options.depth, batch, options.controller)))
     else:
-        for row in bench_solve(options.case, options.depth, options.batch or 400):
+        batch = 400 if options.batch is None else options.batch
+        for row in bench_solve(options.case, options.depth, batch):
             print(json.dumps(row))
 
 
@@ -137,11 +144,18 @@ def calibrate(options: argparse.Namespace) -> None:
 def _core(path: Path) -> tuple[int, tuple[float, float]]:
     try:
         stored = json.loads(path.read_text())
-        return stored["depth"], (stored["alpha"], stored["beta"])
-    except (json.JSONDecodeError, KeyError) as error:
+        return int(stored["depth"]), (float(stored["alpha"]), float(stored["beta"]))
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not a tuned core ({error}): make it with `rcdrs tune`."
         ) from error
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -152,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--threads", type=int, default=1, help="torch threads (default: 1)")
+    common.add_argument("--threads", type=_positive, default=1, help="torch threads (default: 1)")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name: str, run: object, help: str) -> argparse.ArgumentParser:
@@ -167,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = verb("tune", tune, "select the fixed core (alpha, beta) on validation data")
     sub.add_argument("instances", type=Path)
-    sub.add_argument("--depth", type=int, required=True, help="number of steps K")
+    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
     sub.add_argument("--out", type=Path, required=True, help="the .json file to write")
 
     sub = verb("train", train, "train a learned method at the depth of its core")
@@ -188,8 +202,10 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("bench", bench, "time a rollout against its floor, or every method's inference")
     sub.add_argument("what", choices=("step", "solve"))
     sub.add_argument("--case", default="mixed-hard")
-    sub.add_argument("--depth", type=int, default=20)
-    sub.add_argument("--batch", type=int, help="instances (default: 1000 for step, 400 for solve)")
+    sub.add_argument("--depth", type=_positive, default=20)
+    sub.add_argument(
+        "--batch", type=_positive, help="instances (default: 1000 for step, 400 for solve)"
+    )
     sub.add_argument("--controller", help="also run this encoder in every step: gru, lstm, mlp")
 
     sub = verb("calibrate", calibrate, "compare the classical rows with the paper's")

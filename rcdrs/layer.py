@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from rcdrs.controller import Controller, ControllerConfig, split_action
 from rcdrs.files import replacing
 from rcdrs.problem import ConicProgram, check_matrix
 from rcdrs.readout import Readout, readout
-from rcdrs.splitting import State, check_depth
+from rcdrs.splitting import State, check_depth, check_state
 from rcdrs.transition import Columns, Observation, Transition
 
 #: (rho_0, alpha_0, beta_0) before recentring at the validation-selected core.
@@ -145,12 +146,7 @@ class SolverLayer(nn.Module):
         if program.A is self.A:
             program = program.with_affine(self.affine)
         if start is not None:
-            if start.z.shape != program.c.shape and not single:
-                raise ValueError(
-                    f"start has shape {tuple(start.z.shape)}, expected (batch, n) = "
-                    f"{tuple(program.c.shape)}."
-                )
-            start = State(*(t.reshape(program.c.shape) for t in start))
+            start = check_state(program, start)
         solution = self.run(program, check_depth(self.depth if depth is None else depth), start)
         return Solution(**(solution.__dict__ | {"single": True})) if single else solution
 
@@ -185,11 +181,11 @@ class SolverLayer(nn.Module):
             "layer": cls.__name__,
             "shape of A": list(A.shape),
             "cone": repr(cone),
-            "depth": config["depth"] if depth is None else depth,
+            "depth": config.get("depth") if depth is None else depth,
         }
         for name, value in expected.items():
-            if config[name] != value:
-                raise ValueError(f"{path} holds {name} {config[name]}, expected {value}.")
+            if config.get(name) != value:
+                raise ValueError(f"{path} holds {name} {config.get(name)}, expected {value}.")
         layer = cls.from_options(A, cone, config["depth"], config["options"])
         layer.load_state_dict(weights)
         return layer
@@ -197,7 +193,7 @@ class SolverLayer(nn.Module):
     @property
     def affine(self) -> AffineSet:
         """The factorisation of A, in the layer's dtype and on its device."""
-        if self._affine is None or self._affine.A is not self.A:
+        if self._affine is None or not self._affine.is_of(self.A):
             self._affine = AffineSet(self.A)
         return self._affine
 
@@ -214,12 +210,9 @@ class DRSLayer(SolverLayer):
         self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
     ) -> None:
         super().__init__(A, cone, depth)
-        if not 0 < alpha < 2:
-            raise ValueError(f"alpha = {alpha:g}, expected alpha in (0, 2).")
-        if not 0 < beta < float("inf"):
-            raise ValueError(f"beta = {beta:g}, expected beta positive and finite.")
+        alpha, beta = check_core(alpha, beta)
         # rho does not enter the transition: log rho = 0 fills its place in the trace.
-        self.action = (0.0, float(alpha), math.log(beta))
+        self.action = (0.0, alpha, math.log(beta))
 
     def options(self) -> dict[str, Any]:
         return {"alpha": self.action[1], "beta": math.exp(self.action[2])}
@@ -256,7 +249,7 @@ class RCDRSLayer(SolverLayer):
         controller: ControllerConfig | None = None,
     ) -> None:
         super().__init__(A, cone, depth)
-        self.core = (float(core[0]), float(core[1]))
+        self.core = check_core(*core)
         config = controller or ControllerConfig()
         self.controller = Controller(config, (BASE_ACTION[0], *self.core), depth).to(A)
 
@@ -279,6 +272,14 @@ class RCDRSLayer(SolverLayer):
     def from_options(cls, A: Tensor, cone: Cone, depth: int, options: dict[str, Any]) -> Self:
         alpha, beta = options["core"]
         return cls(A, cone, depth, (alpha, beta), ControllerConfig.from_dict(options["controller"]))
+
+
+def check_core(alpha: float, beta: float) -> tuple[float, float]:
+    if not 0 < alpha < 2:
+        raise ValueError(f"alpha = {alpha:g}, expected alpha in (0, 2).")
+    if not 0 < beta < math.inf:
+        raise ValueError(f"beta = {beta:g}, expected beta positive and finite.")
+    return float(alpha), float(beta)
 
 
 def begin(program: ConicProgram, start: State | None) -> tuple[Transition, Columns, Observation]:
@@ -306,7 +307,7 @@ def finish(
 def write_checkpoint(path: str | Path, config: dict[str, Any], weights: dict[str, Any]) -> None:
     """One file, replaced in one move; equal contents give equal bytes."""
     stream = io.BytesIO()  # torch.save to a path would write the path's name into the file
-    torch.save({"config": config, "weights": weights}, stream)
+    torch.save({"config": json.dumps(config), "weights": weights}, stream)
     with replacing(path) as temporary:
         temporary.write_bytes(stream.getvalue())
 
@@ -315,7 +316,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Configuration and tensors only: pickled code is refused by torch."""
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
-        return stored["config"], stored["weights"]
+        return json.loads(stored["config"]), stored["weights"]
     except FileNotFoundError:
         raise
     except Exception as error:

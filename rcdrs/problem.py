@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -48,20 +47,29 @@ class ConicProgram:
     def batch(self) -> int:
         return self.b.shape[0]
 
-    @cached_property
+    @property
     def affine(self) -> AffineSet:
-        """The factored equality constraints, computed on first use."""
-        return AffineSet(self.A)
+        """The factored equality constraints, kept as long as A does not change.
+
+        Where A requires a gradient each use is a new node of its graph.
+        """
+        kept: AffineSet | None = self.__dict__.get("_affine")
+        if kept is not None and kept.is_of(self.A):
+            return kept
+        affine = AffineSet(self.A)
+        if not self.A.requires_grad:
+            self.__dict__["_affine"] = affine
+        return affine
 
     def with_affine(self, affine: AffineSet) -> ConicProgram:
         """The same program, reusing a factorisation of the same A."""
-        self.__dict__["affine"] = affine
+        self.__dict__["_affine"] = affine
         return self
 
     def __getitem__(self, index: slice | Tensor) -> ConicProgram:
         """A sub-batch; a shared A keeps its factorisation."""
         A = self.A[index] if self.A.ndim == 3 else self.A
-        part = ConicProgram(A, self.b[index], self.c[index], self.cone)
+        part = ConicProgram(A, self.b[index], self.c[index], self.cone.take(index))
         return part if self.A.ndim == 3 else part.with_affine(self.affine)
 
 

@@ -32,6 +32,12 @@ def readout(program: ConicProgram, z: Tensor, u: Tensor, beta: Action) -> Readou
         z, u: terminal ``z^K`` and ``u^K``, (batch, n).
         beta: the drive of the last step, a number or (batch,).
     """
+    beta = torch.as_tensor(beta, dtype=z.dtype, device=z.device)
+    if beta.shape not in ((), (program.batch,)):
+        raise ValueError(
+            f"beta has shape {tuple(beta.shape)}, expected a number or (batch,) = "
+            f"({program.batch},)."
+        )
     c_norm = _norm(program.c)
     s = -u * ((c_norm + EPSILON_C) / beta).unsqueeze(-1)
     return diagnose(program, z, s, program.affine.multiplier((program.c - s).mT).mT)

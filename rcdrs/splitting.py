@@ -44,6 +44,7 @@ def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> St
     `rollout` computes the same numbers faster; this is its definition, and what it is
     tested against.
     """
+    check_state(program, state)
     alpha, beta = (a.unsqueeze(-1) for a in check_action(program, alpha, beta))
     c, affine = program.c, program.affine
     direction = c / (torch.linalg.vector_norm(c, dim=-1, keepdim=True) + EPSILON_C)
@@ -65,7 +66,10 @@ def rollout(
     """
     alpha, beta = check_action(program, alpha, beta)
     transition = Transition(program)
-    columns = transition.start() if start is None else transition.start(start.z, start.u)
+    columns = transition.start()
+    if start is not None:
+        check_state(program, start)
+        columns = transition.start(start.z, start.u)
     for _ in range(check_depth(depth)):
         columns, _ = transition(columns, alpha, beta)
     return State.of(columns)
@@ -88,6 +92,20 @@ def check_action(program: ConicProgram, alpha: Action, beta: Action) -> tuple[Te
             raise ValueError(f"{name} = {found:g}, expected {name} {bounds}.")
         checked.append(action.expand(program.batch))
     return checked[0], checked[1]
+
+
+def check_state(program: ConicProgram, state: State) -> State:
+    for name, part in zip(("x", "z", "u"), state, strict=True):
+        if part.shape != program.c.shape:
+            raise ValueError(
+                f"the state's {name} has shape {tuple(part.shape)}, expected (batch, n) = "
+                f"{tuple(program.c.shape)}."
+            )
+        if part.dtype != program.c.dtype:
+            raise TypeError(
+                f"the state's {name} has dtype {part.dtype}, expected {program.c.dtype}."
+            )
+    return state
 
 
 def check_depth(depth: int) -> int:

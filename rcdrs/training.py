@@ -81,7 +81,7 @@ def train(
         reference: the fixed core (alpha, beta) that the loss compares with.
         curve: CSV file for one row an epoch.
         resume: file that keeps the state of an unfinished run; the same call goes on from it
-            and ends with the same bytes.  Deleted at the end.
+            and ends with the same bytes.  Delete it once the trained layer is saved.
 
     Returns the rows of the curve; row 0 is the untrained layer.
     """
@@ -118,7 +118,7 @@ def train(
             losses = recipe.loss(
                 layer.solve(train_set[index]), Observation(*(t[index] for t in reference_train))
             )
-            _check_finite(losses, index, epoch, progress)
+            _check_finite(losses, index, epoch, layer, progress)
             optimizer.zero_grad()
             losses.mean().backward()
             torch.nn.utils.clip_grad_norm_(layer.parameters(), recipe.clip)
@@ -151,15 +151,18 @@ def _minibatches(count: int, batch: int, seed: int, epoch: int) -> Iterator[Tens
     return iter(torch.randperm(count, generator=generator).split(batch))
 
 
-def _check_finite(losses: Tensor, index: Tensor, epoch: int, progress: _Progress) -> None:
+def _check_finite(
+    losses: Tensor, index: Tensor, epoch: int, layer: SolverLayer, progress: _Progress
+) -> None:
     bad = ~torch.isfinite(losses.detach())
     if bool(bad.any()):
+        layer.load_state_dict(progress.best)
         instances = sorted(index[bad].tolist())
         raise TrainingDiverged(
             f"the loss is not finite in epoch {epoch} for {len(instances)} training instances "
             f"({', '.join(map(str, instances[:8]))}{', ...' if len(instances) > 8 else ''}); "
-            f"the best layer so far has validation merit {progress.best_merit:.4g} "
-            f"after {progress.epoch} whole epochs."
+            f"the layer is back at its best, validation merit {progress.best_merit:.4g}, "
+            f"of {progress.epoch} whole epochs."
         )
 
 

@@ -18,15 +18,15 @@ EPSILON_C = 1e-8
 class Columns(NamedTuple):
     """The splitting state between two steps, batch-last: what the fused step hands on.
 
-    z is the cone-side variable, ``v = z + u`` the shadow state, ``gap = x - z``;
-    the coordinates ``V'z`` and ``V'v`` spare the next step two products.
+    z is the cone-side variable, ``v = z + u`` the shadow state, ``gap = x - z``.  The offsets
+    ``V'z - d`` and ``V'v - d`` from the affine set spare the next step two products.
     """
 
     z: Tensor  # (n, batch)
     v: Tensor  # (n, batch)
     gap: Tensor  # (n, batch)
-    Vz: Tensor  # (rank, batch)
-    Vv: Tensor  # (rank, batch)
+    z_offset: Tensor  # (rank, batch)
+    v_offset: Tensor  # (rank, batch)
 
 
 class Observation(NamedTuple):
@@ -42,76 +42,63 @@ class Observation(NamedTuple):
 class Transition:
     r"""The transition of eq. rc_drs_block for one batch of programs.
 
-    In the shadow state ``v = z + u`` and with ``P = V V'`` the five lines of the paper become
+    In the shadow state ``v = z + u``, with the offsets ``a = V'v - d`` and ``o = V'z - d`` and the
+    direction ``g = (I - VV') cbar`` along the affine set, the five lines of the paper become
 
-        e   = x+ - z = z - v - beta cbar - V (V'w - d),    V'w = 2 V'z - V'v - beta V'cbar
-        v+  = v + alpha e,                                 V'v+ = V'v + alpha (d - V'z)
-        z+  = Proj_K(v+)                                   V'z+
+        e  = x+ - z = z - v - beta g + V (a - 2 o)
+        v+ = v + alpha e,                             a+ = a - alpha o      (as V'x+ = d)
+        z+ = Proj_K(v+),                              o+ = V'z+ - d
 
-    where V'x+ = d was used.  Only ``V (...)`` and ``V'z+`` are products with V; the latter
-    also gives ``|A z+ - b| = |S (V'z+ - d)|``.
+    Only ``V (...)`` and ``V'z+`` are products with V; the latter also gives
+    ``|A z+ - b| = |S o+|``.
     """
 
     def __init__(self, program: ConicProgram) -> None:
         self.program = program
         self.affine = program.affine
-        self.c = program.c.mT.contiguous()
         self.b = program.b.mT.contiguous()
-        self.c_norm = _norm(self.c)
-        self.b_norm = _norm(self.b)
+        self.c = program.c.mT.contiguous()
+        self.b_norm, self.c_norm = _norm(self.b), _norm(self.c)
         self.d = self.affine.target(self.b).contiguous()
         self.unreachable = self.affine.unreachable(self.b)
-        self.direction = self.c / (self.c_norm + EPSILON_C)
-        self.V_direction = down(self.affine.V, self.direction).contiguous()
+        self.direction = self.affine.along(self.c / (self.c_norm + EPSILON_C)).contiguous()
 
     def start(self, z: Tensor | None = None, u: Tensor | None = None) -> Columns:
         """The state with the given z and u, each (batch, n), zero by default; x = z."""
         if z is None:
-            z_, Vz = torch.zeros_like(self.c), torch.zeros_like(self.d)
+            z_, z_offset = torch.zeros_like(self.c), -self.d
         else:
             z_ = z.mT.contiguous()
-            Vz = down(self.affine.V, z_).contiguous()
+            z_offset = (down(self.affine.V, z_) - self.d).contiguous()
+        gap = torch.zeros_like(z_)
         if u is None:
-            return Columns(z_, z_, torch.zeros_like(z_), Vz, Vz)
+            return Columns(z_, z_, gap, z_offset, z_offset)
         v = z_ + u.mT
-        return Columns(z_, v, torch.zeros_like(z_), Vz, down(self.affine.V, v).contiguous())
+        return Columns(z_, v, gap, z_offset, (down(self.affine.V, v) - self.d).contiguous())
 
     def observe_start(self, state: Columns) -> Observation:
         """The observation of a state from `start`: no gap and no movement yet."""
-        residual = _norm(self.affine.scale * (state.Vz - self.d))
         size = _norm(state.z)
         zero = torch.zeros_like(size)
         objective = (self.c * state.z).sum(0)
-        return Observation(_norm(state.gap), self._equality(residual), zero, size, objective)
+        residual = _norm(self.affine.residual(state.z_offset))
+        return Observation(zero, self._equality(residual), zero, size, objective)
 
     def __call__(self, state: Columns, alpha: Tensor, beta: Tensor) -> tuple[Columns, Observation]:
         """One step with per-instance alpha and beta of shape (batch,)."""
-        z, v, gap, Vz, Vv, consensus, residual, movement, size, objective = _Step.apply(
-            state.z,
-            state.v,
-            state.Vz,
-            state.Vv,
-            alpha,
-            beta,
-            self.direction,
-            self.V_direction,
-            self.c,
-            self.d,
-            self.affine.V,
-            self.affine.G,
-            self.affine.scale,
-            self.program.cone,
-        )
-        equality = self._equality(residual)
-        return (
-            Columns(z, v, gap, Vz, Vv),
-            Observation(consensus, equality, movement, size, objective),
-        )
+        affine = self.affine
+        z, v, gap, z_offset, v_offset, consensus, residual, movement, size, objective = _Step.apply(
+            state.z, state.v, state.z_offset, state.v_offset, alpha, beta,
+            self.direction, self.c, self.d, affine.V, affine.G, affine.scale, self.program.cone,
+        )  # fmt: skip
+        seen = Observation(consensus, self._equality(residual), movement, size, objective)
+        return Columns(z, v, gap, z_offset, v_offset), seen
 
     def _equality(self, residual: Tensor) -> Tensor:
+        """``|A z - b|`` from its part in the range of A."""
         if self.unreachable is None:
             return residual
-        return torch.hypot(residual, self.unreachable)
+        return torch.linalg.vector_norm(torch.stack([residual, self.unreachable]), dim=0)
 
 
 class _Step(torch.autograd.Function):
@@ -122,12 +109,11 @@ class _Step(torch.autograd.Function):
         ctx: Any,
         z: Tensor,
         v: Tensor,
-        Vz: Tensor,
-        Vv: Tensor,
+        o: Tensor,
+        a: Tensor,
         alpha: Tensor,
         beta: Tensor,
         direction: Tensor,
-        V_direction: Tensor,
         c: Tensor,
         d: Tensor,
         V: Tensor,
@@ -135,50 +121,49 @@ class _Step(torch.autograd.Function):
         scale: Tensor,
         cone: Any,
     ) -> tuple[Tensor, ...]:
-        shortfall = d - Vz
-        h = torch.sub(Vz, Vv).sub_(shortfall).addcmul_(beta, V_direction, value=-1)
-        e = add_up(torch.sub(z, v).addcmul_(beta, direction, value=-1), V, h, sign=-1)
+        h = torch.sub(a, o, alpha=2)
+        e = add_up(torch.sub(z, v).addcmul_(beta, direction, value=-1), V, h)
         v_next = torch.addcmul(v, alpha, e)
-        Vv_next = torch.addcmul(Vv, alpha, shortfall)
+        a_next = torch.addcmul(a, alpha, o, value=-1)
         z_next = torch.empty_like(v_next)
         saved = cone.forward(v_next, z_next)
-        Vz_next = down(V, z_next).contiguous()
+        o_next = down(V, z_next).contiguous().sub_(d)
 
         moved = z_next - z
         movement = _norm(moved)
         gap = torch.sub(e, moved, out=moved)
-        consensus, size = _norm(gap), _norm(z_next)
-        residual = _norm(scale * (Vz_next - d))
+        consensus, size, residual = _norm(gap), _norm(z_next), _norm(scale * o_next)
         objective = (c * z_next).sum(0)
 
         ctx.cone = cone
         ctx.set_materialize_grads(False)
-        # `gap` and `shortfall` are cheaper to compute again than to keep for every step.
+        # `gap` and `h` are cheaper to compute again than to keep for every step.
         ctx.save_for_backward(
-            z, Vz, alpha, beta, direction, V_direction, c, d, V, G, scale,
-            e, h, v_next, z_next, Vz_next, consensus, movement, size, residual, *saved,
+            z, o, a, alpha, beta, direction, c, V, G, scale,
+            e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         )  # fmt: skip
         return (
-            z_next, v_next, gap, Vz_next, Vv_next,
+            z_next, v_next, gap, o_next, a_next,
             consensus, residual, movement, size, objective,
         )  # fmt: skip
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        g_z_next, g_v_next, g_gap, g_Vz_next, g_Vv_next, *g_norms = grads
+        g_z_next, g_v_next, g_gap, g_o_next, g_a_next, *g_norms = grads
         g_consensus, g_residual, g_movement, g_size, g_objective = g_norms
         (
-            z, Vz, alpha, beta, direction, V_direction, c, d, V, G, scale,
-            e, h, v_next, z_next, Vz_next, consensus, movement, size, residual, *saved,
+            z, o, a, alpha, beta, direction, c, V, G, scale,
+            e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         ) = ctx.saved_tensors  # fmt: skip
-        needs = ctx.needs_input_grad
+        needs = dict(zip(("direction", "c", "d", "V", "G"), ctx.needs_input_grad[6:], strict=False))
 
-        # residual = |S (V'z+ - d)|
-        g_coordinates = None
+        # residual = |S o+|; in value S o+, though G has a part in it where A has a gradient
+        g_G = None
         if g_residual is not None:
-            g_coordinates = (Vz_next - d).mul_(scale.square()).mul_(_over(g_residual, residual))
-        g_Vz_next = _plus(g_Vz_next, g_coordinates)
+            g_scaled = (o_next * scale.square()).mul_(_over(g_residual, residual))
+            g_G = -outer(G, g_scaled, o_next) if needs["G"] else None
+            g_o_next = g_scaled if g_o_next is None else g_scaled.add_(g_o_next)
 
         # moved = z+ - z, gap = e - moved
         moved = z_next - z
@@ -188,10 +173,10 @@ class _Step(torch.autograd.Function):
             g_e.add_(g_gap)
         g_moved = moved.mul_(0 if g_movement is None else _over(g_movement, movement)).sub_(g_e)
 
-        # z+ is seen through moved, |z+|, c'z+, V'z+ and by whoever uses it next.
+        # z+ is seen through moved, |z+|, c'z+, o+ = V'z+ - d and by whoever uses it next
         g_z = g_moved.clone() if g_z_next is None else g_moved + g_z_next
-        if g_Vz_next is not None:
-            g_z = add_up(g_z, V, g_Vz_next)
+        if g_o_next is not None:
+            g_z = add_up(g_z, V, g_o_next)
         if g_size is not None:
             g_z.addcmul_(z_next, _over(g_size, size))
         if g_objective is not None:
@@ -205,42 +190,31 @@ class _Step(torch.autograd.Function):
         g_alpha = (g_v * e).sum(0)
         g_e.addcmul_(alpha, g_v)
 
-        # e = z - v - beta direction - V h,  h = 2 V'z - V'v - beta V'direction - d
-        g_h = down(V, g_e).contiguous().neg_()
-        g_beta = (g_e * direction).sum(0).add_((g_h * V_direction).sum(0)).neg_()
-        g_direction = -beta * g_e if needs[6] else None
-        g_V_direction = -beta * g_h if needs[7] else None
-        g_V = g_G = None
-        if needs[10]:
-            g_V = -outer(V, g_e, h)
-            if g_Vz_next is not None:
-                g_V += outer(V, z_next, g_Vz_next)
-        if needs[11] and g_coordinates is not None:
-            g_G = -outer(G, g_coordinates, Vz_next - d)
-        g_d = -g_h if g_coordinates is None else -(g_h + g_coordinates)
-        g_Vz, g_Vv = 2 * g_h, g_h.neg_()
+        # e = z - v - beta direction + V h,  h = a - 2 o
+        g_beta = (g_e * direction).sum(0).neg_()
+        g_direction = -beta * g_e if needs["direction"] else None
+        g_V = None
+        if needs["V"]:
+            g_V = outer(V, g_e, torch.sub(a, o, alpha=2))
+            if g_o_next is not None:
+                g_V += outer(V, z_next, g_o_next)
+        g_a = down(V, g_e).contiguous()
+        g_o = -2 * g_a
 
-        # V'v+ = V'v + alpha (d - V'z)
-        if g_Vv_next is not None:
-            g_alpha += (g_Vv_next * (d - Vz)).sum(0)
-            g_Vv.add_(g_Vv_next)
-            g_Vz.addcmul_(alpha, g_Vv_next, value=-1)
-            g_d.addcmul_(alpha, g_Vv_next)
+        # a+ = a - alpha o
+        if g_a_next is not None:
+            g_alpha -= (g_a_next * o).sum(0)
+            g_o.addcmul_(alpha, g_a_next, value=-1)
+            g_a.add_(g_a_next)
 
         g_v.sub_(g_e)
         g_e.sub_(g_moved)  # the gradient in z
-        g_c = g_objective * z_next if needs[8] and g_objective is not None else None
+        g_c = g_objective * z_next if needs["c"] and g_objective is not None else None
+        g_d = -g_o_next if needs["d"] and g_o_next is not None else None
         return (
-            g_e, g_v, g_Vz, g_Vv, g_alpha, g_beta,
-            g_direction, g_V_direction, g_c, g_d if needs[9] else None, g_V, g_G, None, None,
+            g_e, g_v, g_o, g_a, g_alpha, g_beta,
+            g_direction, g_c, g_d, g_V, g_G, None, None,
         )  # fmt: skip
-
-
-def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """``a + b`` of gradients that may be absent."""
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
 
 
 def _norm(x: Tensor) -> Tensor:

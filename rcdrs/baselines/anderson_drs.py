@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones import Cone
-from rcdrs.layer import Solution, SolverLayer, begin, finish
+from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
 from rcdrs.problem import ConicProgram
 from rcdrs.splitting import State
 from rcdrs.transition import Columns, Observation, Transition
@@ -30,7 +30,7 @@ class AcceleratedLayer(SolverLayer):
         self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
     ) -> None:
         super().__init__(A, cone, depth)
-        self.alpha, self.beta = alpha, beta
+        self.alpha, self.beta = check_core(alpha, beta)
 
     def options(self) -> dict[str, Any]:
         return {"alpha": self.alpha, "beta": self.beta}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rcdrs.affine import AffineSet, down, up
+from rcdrs.affine import down, up
 from rcdrs.cones import Cone
 from rcdrs.layer import Solution, SolverLayer
 from rcdrs.problem import ConicProgram
@@ -42,9 +42,14 @@ class PDHGLayer(SolverLayer):
         shrink = (SAFETY / (norm * (tau * sigma).sqrt())).clamp(max=1)
         return tau * shrink, sigma * shrink, LARGEST_THETA * torch.sigmoid(raw_theta)
 
+    def _norm(self, program: ConicProgram) -> Tensor:
+        """|A|, from the factorisation unless its gradient is wanted."""
+        if program.A.requires_grad:
+            return torch.linalg.matrix_norm(program.A, 2)
+        return program.affine.S.amax(-1)
+
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
-        affine: AffineSet = program.affine
-        norm = affine.S.amax(-1)
+        norm = self._norm(program)
         b, c = program.b.mT.contiguous(), program.c.mT.contiguous()
         c_norm = torch.linalg.vector_norm(c, dim=0) + EPSILON_C
         direction = c / c_norm

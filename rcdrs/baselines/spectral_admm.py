@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rcdrs.cones import Cone
 from rcdrs.controller import Ranges
-from rcdrs.layer import Solution, SolverLayer, begin, finish
+from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
 from rcdrs.problem import ConicProgram
 from rcdrs.splitting import State
 from rcdrs.transition import Columns
@@ -38,7 +38,7 @@ class SpectralLayer(SolverLayer):
         self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
     ) -> None:
         super().__init__(A, cone, depth)
-        self.alpha, self.beta = alpha, beta
+        self.alpha, self.beta = check_core(alpha, beta)
         self.low, self.high = Ranges().beta
 
     def options(self) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def estimate(dz: Tensor, du: Tensor, present: Tensor) -> Tensor:
 def rescale(columns: Columns, factor: Tensor) -> Columns:
     """The state with u times `factor`."""
     return columns._replace(
-        v=torch.lerp(columns.z, columns.v, factor), Vv=torch.lerp(columns.Vz, columns.Vv, factor)
+        v=torch.lerp(columns.z, columns.v, factor),
+        v_offset=torch.lerp(columns.z_offset, columns.v_offset, factor),
     )
 
 

@@ -47,8 +47,13 @@ class Cone(ABC):
         out: Tensor = _Project.apply(v, self)
         return out
 
+    def take(self, index: slice | Tensor) -> Cone:
+        """The cone of a sub-batch; only sets that differ between instances have to choose."""
+        return self
+
     def contains(self, x: Tensor, tol: float = 1e-6) -> Tensor:
         """Per instance: is ``|x - project(x)| <= tol (1 + |x|)``?  Shape ``(...)``."""
+        self._check(x, "x")
         return _norm(x - self.project(x)) <= tol * (1 + _norm(x))
 
     def _check(self, v: Tensor, name: str) -> None:
@@ -67,6 +72,7 @@ class SelfDual(Cone):
     """A cone that is its own dual."""
 
     def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
+        self._check(s, "s")
         return self.contains(s, tol)
 
 

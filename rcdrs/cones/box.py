@@ -22,9 +22,12 @@ class Box(Cone):
             )
         if bool(torch.isnan(lower).any() | torch.isnan(upper).any()):
             raise ValueError("lower or upper holds NaN, expected numbers or infinities.")
-        empty = int((lower > upper).sum())
+        empty = int(((lower > upper) | (lower == torch.inf) | (upper == -torch.inf)).sum())
         if empty:
-            raise ValueError(f"lower exceeds upper in {empty} entries, expected lower <= upper.")
+            raise ValueError(
+                f"lower and upper leave nothing between them in {empty} entries, "
+                "expected lower <= upper."
+            )
         self.lower, self.upper = lower, upper
         self.dim = lower.shape[-1]
 
@@ -40,16 +43,21 @@ class Box(Cone):
 
     def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
         self._check(s, "s")
-        lower, upper = self.lower.to(s), self.upper.to(s)
-        low = torch.where(torch.isinf(upper), (-s).clamp(min=0), 0)
-        high = torch.where(torch.isinf(lower), s.clamp(min=0), 0)
-        return (low + high).norm(dim=-1) <= tol * (1 + s.norm(dim=-1))
+        columns = s.movedim(-1, 0)
+        lower, upper = self._like(columns, self.lower), self._like(columns, self.upper)
+        low = torch.where(torch.isinf(upper), (-columns).clamp(min=0), 0)
+        high = torch.where(torch.isinf(lower), columns.clamp(min=0), 0)
+        return (low + high).norm(dim=0) <= tol * (1 + s.norm(dim=-1))
+
+    def take(self, index: slice | Tensor) -> Box:
+        return self if self.lower.ndim == 1 else Box(self.lower[index], self.upper[index])
 
     def _like(self, v: Tensor, bound: Tensor) -> Tensor:
         """The bound in the layout, dtype and device of `v` (dim, *batch)."""
         bound = bound.to(v).movedim(-1, 0)
-        bound = bound.reshape(bound.shape[0], *(1,) * (v.ndim - bound.ndim), *bound.shape[1:])
-        if bound.shape[1:] != (1,) * (v.ndim - 1) and bound.shape[1:] != v.shape[1:]:
+        if bound.ndim == 1:
+            return bound.reshape(-1, *(1,) * (v.ndim - 1))
+        if bound.shape != v.shape:
             raise ValueError(
                 f"Box bounds are for a batch of shape {tuple(bound.shape[1:])}, "
                 f"the point has batch shape {tuple(v.shape[1:])}."

@@ -34,6 +34,9 @@ class Product(Cone):
             own, saved = saved[: cone.saves], saved[cone.saves :]
             cone.vjp(v[where], own, g[where], out[where])
 
+    def take(self, index: slice | Tensor) -> Product:
+        return Product([cone.take(index) for cone in self.cones])
+
     def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
         self._check(s, "s")
         inside = [cone.dual_contains(s[..., where], tol) for cone, where in self.stretches()]

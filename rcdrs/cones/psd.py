@@ -52,19 +52,20 @@ class PSD(Cone):
 
     def _eigh(self, v: Tensor) -> tuple[Tensor, Tensor]:
         matrices = self._symmetric(v)
-        # LAPACK refuses a whole batch for one NaN; that instance alone becomes NaN instead.
-        finite = torch.isfinite(matrices).all(-1).all(-1)
-        if not bool(finite.all()):
-            matrices = torch.where(finite[..., None, None], matrices, 0)
-        values, vectors = torch.linalg.eigh(matrices)
-        if not bool(finite.all()):
-            values = torch.where(finite[..., None], values, torch.nan)
-        return values, vectors
+        try:
+            return torch.linalg.eigh(matrices)
+        except torch.linalg.LinAlgError:
+            # LAPACK refuses a whole batch for one NaN: that instance alone becomes NaN.
+            finite = torch.isfinite(matrices).all(-1).all(-1)
+            values, vectors = torch.linalg.eigh(torch.where(finite[..., None, None], matrices, 0))
+            return torch.where(finite[..., None], values, torch.nan), vectors
 
     def _symmetric(self, v: Tensor) -> Tensor:
         """(dim, *batch) -> (*batch, count, order, order), symmetrised."""
-        matrices = v.movedim(0, -1).unflatten(-1, (self.count, self.order, self.order))
-        return (matrices + matrices.mT) * 0.5
+        # Contiguous: on strided matrices a batched product falls back to one call a matrix.
+        rows = v.movedim(0, -1).contiguous()
+        matrices = rows.unflatten(-1, (self.count, self.order, self.order))
+        return (matrices + matrices.mT).mul_(0.5)
 
     def _flatten(self, matrices: Tensor) -> Tensor:
         return matrices.flatten(-3).movedim(-1, 0)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rcdrs.controller.actions import CONTROLS, ActionMap, Envelope, Growth, Ranges
-from rcdrs.controller.encoders import ENCODERS, SCHEDULE, head
+from rcdrs.controller.encoders import ENCODERS, SCHEDULE, Head
 from rcdrs.controller.features import FEATURES, PREVIOUS, RESIDUAL, TIME, features
 from rcdrs.transition import Observation, Transition
 
@@ -84,7 +84,7 @@ class Controller(nn.Module):
             self.schedule = nn.Parameter(start.repeat(depth, 1))
         else:
             self.encoder = ENCODERS[config.encoder](len(config.features), config.hidden)
-            self.head = head(config.hidden, start)
+            self.head = Head(config.hidden, start)
 
     def forward(
         self,
@@ -116,4 +116,5 @@ def _check_names(argument: str, given: Any, allowed: Any) -> None:
 
 def split_action(action: Tensor) -> tuple[Tensor, Tensor]:
     """``(alpha, beta)`` of an action ``(log rho, alpha, log beta)``, each (batch,)."""
-    return action[:, 1], torch.exp(action[:, 2])
+    # Contiguous: they multiply every row of a batch-last array.
+    return action[:, 1].contiguous(), torch.exp(action[:, 2])

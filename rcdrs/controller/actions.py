@@ -86,7 +86,7 @@ class ActionMap(nn.Module):
             "growth": steps,
         }
         for name, numbers in values.items():
-            self.register_buffer(name, torch.tensor(numbers))
+            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64))
         self.register_buffer("controlled", torch.tensor([name in controls for name in CONTROLS]))
 
     def forward(self, raw: Tensor, previous: Tensor, k: int) -> Tensor:
@@ -95,10 +95,8 @@ class ActionMap(nn.Module):
         else:
             radius = self.envelope.radius(k) * self.radius_scale
             action = self.base + radius * torch.tanh(raw)
-        # A cut carries no gradient, as in `clip`.
-        with torch.no_grad():
-            low = torch.maximum(self.low, previous - self.growth)
-            high = torch.minimum(self.high, previous + self.growth)
+        low = torch.maximum(self.low, previous - self.growth)
+        high = torch.minimum(self.high, previous + self.growth)
         action = torch.clamp(action, low, high)
         return action if self.all_controlled else torch.where(self.controlled, action, self.base)
 

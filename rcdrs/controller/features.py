@@ -37,20 +37,21 @@ def features(
         kept: the features to return, a subset of `FEATURES` in any order.
     """
     size = 1 + seen.size
-    change = seen.objective - before.objective
-    columns = {
-        "con": lambda: torch.log1p(seen.consensus / size),
-        "eq": lambda: torch.log1p(seen.equality / (1 + transition.b_norm)),
-        "dz": lambda: torch.log1p(seen.movement / size),
-        "obj": lambda: torch.log1p(
-            seen.objective.abs()
-            / torch.addcmul(torch.ones_like(size), transition.c_norm, seen.size)
-        ),
-        "dobj": lambda: torch.asinh(change / (1 + before.objective.abs())),
-        "rho": lambda: previous[:, 0] - base[0],
-        "alpha": lambda: previous[:, 1],
-        "beta": lambda: previous[:, 2] - base[2],
-        "elapsed": lambda: torch.full_like(size, k / depth),
-        "left": lambda: torch.full_like(size, (depth - k) / depth),
-    }
-    return torch.stack([columns[name]() for name in kept], dim=-1)
+    residuals = torch.stack(
+        [seen.consensus, seen.equality, seen.movement, seen.objective.abs()]
+    ) / torch.stack([size, 1 + transition.b_norm, size, 1 + transition.c_norm * seen.size])
+    change = (seen.objective - before.objective) / (1 + before.objective.abs())
+    action = previous.mT - torch.stack([base[0], torch.zeros_like(base[0]), base[2]]).unsqueeze(1)
+    time = torch.tensor([k / depth, (depth - k) / depth], dtype=size.dtype, device=size.device)
+    # Batch-last in memory: the encoder's products and the stacking run along the batch.
+    phi = torch.cat(
+        [
+            torch.log1p(residuals),
+            torch.asinh(change).unsqueeze(0),
+            action,
+            time.unsqueeze(1).expand(2, len(size)),
+        ]
+    )
+    if kept != FEATURES:
+        phi = phi[[FEATURES.index(name) for name in kept]]
+    return phi.mT

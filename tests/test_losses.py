@@ -1,0 +1,197 @@
+"""The training losses against the paper's formulas, and that no label can reach them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import typing
+
+import pytest
+import torch
+from conftest import solved_program, times
+from test_layer import awake
+
+from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State, cli
+from rcdrs.experiments.synthetic import InstanceSet, Split, generate
+from rcdrs.losses import LogKKTLoss, TerminalLoss
+from rcdrs.splitting import step
+from rcdrs.training import RECIPES, train
+
+CORE = (1.6, 0.5)
+DEPTH = 4
+WEIGHTS = {"eq": 10.0, "con": 10.0, "mov": 0.1, "obj": 1.0, "dom": 0.2, "smooth": 1e-3}
+# A handful of float64 operations.
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+
+
+@pytest.fixture(scope="module")
+def program():
+    return solved_program(batch=12).program
+
+
+@pytest.fixture(scope="module")
+def solution(program):
+    torch.manual_seed(0)
+    layer = awake(RCDRSLayer(program.A, program.cone, DEPTH, CORE))
+    with torch.no_grad():
+        return layer.solve(program)
+
+
+@pytest.fixture(scope="module")
+def reference(program):
+    return DRSLayer(program.A, program.cone, DEPTH, *CORE).solve(program).observation
+
+
+def terminal(program, actions):
+    """(L_eq, L_con, L_mov, c'z) at the end of the paper-form steps with these actions."""
+    before = state = State.zero(program)
+    for action in actions.unbind(1):
+        before, state = state, step(program, state, action[:, 1], action[:, 2].exp())
+    x, z = state.x, state.z
+
+    def square(v):
+        return v.square().sum(-1)
+
+    size = (1 + z.norm(dim=-1)) ** 2
+    eq = square(times(program.A, z) - program.b) / (1 + program.b.norm(dim=-1)) ** 2
+    return eq, square(x - z) / size, square(z - before.z) / size, (program.c * z).sum(-1)
+
+
+def defined_terms(program, solution):
+    """The six terms, and the residuals of the reference."""
+    core = torch.tensor([[[0.0, CORE[0], 0.0]]], dtype=torch.float64).expand(12, DEPTH, 3).clone()
+    core[..., 2] = torch.tensor(CORE[1]).double().log()
+    eq, con, mov, objective = terminal(program, solution.actions)
+    *base, base_objective = terminal(program, core)
+    jumps = solution.actions[:, 1:] - solution.actions[:, :-1]
+    terms = {
+        "eq": eq,
+        "con": con,
+        "mov": mov,
+        "obj": torch.relu((objective - base_objective) / (1 + base_objective.abs())),
+        "smooth": jumps.square().sum((1, 2)),
+    }
+    return terms, dict(zip(("eq", "con", "mov"), base, strict=True))
+
+
+def defined_loss(program, solution, weights, margin=0.0):
+    terms, base = defined_terms(program, solution)
+    merit = sum(weights[name] * terms[name] for name in ("eq", "con", "mov", "obj"))
+    base_merit = sum(weights[name] * base[name] for name in ("eq", "con", "mov"))
+    dominance = torch.relu(merit - base_merit + margin)
+    return merit + weights["dom"] * dominance + weights["smooth"] * terms["smooth"]
+
+
+def test_default_weights_are_those_of_the_paper():
+    """Table app_rc_hyperparameters."""
+    assert dataclasses.asdict(TerminalLoss()) == WEIGHTS | {"margin": 0.0}
+
+
+@pytest.mark.parametrize("name", ["eq", "con", "mov", "obj", "smooth"])
+def test_each_term_equals_its_formula(program, solution, reference, name):
+    """With one weight left, the loss is that term alone."""
+    alone = TerminalLoss(**dict.fromkeys(WEIGHTS, 0.0) | {name: 3.0})
+    expected = defined_terms(program, solution)[0][name]
+    assert expected.max() > 0
+    torch.testing.assert_close(alone(solution, reference), 3 * expected, **CLOSE)
+
+
+def test_dominance_equals_its_formula(program, solution, reference):
+    with_it = TerminalLoss(margin=0.01)(solution, reference)
+    without = TerminalLoss(dom=0.0)(solution, reference)
+    terms, base = defined_terms(program, solution)
+    merit = sum(WEIGHTS[name] * terms[name] for name in ("eq", "con", "mov", "obj"))
+    base_merit = sum(WEIGHTS[name] * base[name] for name in ("eq", "con", "mov"))
+    expected = torch.relu(merit - base_merit + 0.01)
+    assert 0 < (expected > 0).sum() < 12
+    torch.testing.assert_close(with_it - without, 0.2 * expected, **CLOSE)
+
+
+@pytest.mark.parametrize("removed", [None, *WEIGHTS])
+def test_weight_of_zero_removes_exactly_its_term(program, solution, reference, removed):
+    weights = WEIGHTS | ({removed: 0.0} if removed else {})
+    found = TerminalLoss(**weights, margin=0.01)(solution, reference)
+    torch.testing.assert_close(found, defined_loss(program, solution, weights, 0.01), **CLOSE)
+
+
+def test_merit_is_the_loss_without_dominance_and_smoothness(solution, reference):
+    bare = TerminalLoss(dom=0.0, smooth=0.0)
+    assert torch.equal(bare(solution, reference), TerminalLoss().merit(solution, reference))
+
+
+def test_objective_counts_only_where_it_is_worse(solution, reference):
+    """Zero up to the reference's objective, then in proportion to the excess."""
+    loss = TerminalLoss(**dict.fromkeys(WEIGHTS, 0.0) | {"obj": 1.0})
+    own = solution.observation.objective
+    for excess in (-1.0, 0.0, 0.5):
+        found = loss(solution, reference._replace(objective=own - excess))
+        expected = max(excess, 0.0) / (1 + (own - excess).abs())
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-15)
+
+
+def test_dominance_counts_only_beyond_the_reference(solution, reference):
+    """``loss - dom-free loss`` is nonnegative, and zero where the merit is at most M_base."""
+    easy = reference._replace(equality=reference.equality + 10)
+    hard = reference._replace(equality=torch.zeros_like(reference.equality))
+    without = TerminalLoss(dom=0.0)
+    assert torch.equal(TerminalLoss()(solution, easy), without(solution, easy))
+    assert (TerminalLoss()(solution, hard) >= without(solution, hard)).all()
+
+
+def test_log_kkt_equals_its_formula(program, solution, reference):
+    terms, _ = defined_terms(program, solution)
+    squares = 10 * terms["eq"] + 10 * terms["con"] + 0.1 * terms["mov"]
+    squares = squares + solution.dual_residual**2 + solution.gap**2
+    loss = LogKKTLoss()
+    torch.testing.assert_close(loss(solution, reference), squares.log(), **CLOSE)
+    assert torch.equal(loss.merit(solution, reference), loss(solution, reference))
+
+
+# No labels
+
+
+def test_training_takes_programs_and_programs_hold_no_solution():
+    hints = typing.get_type_hints(train)
+    assert hints["train_set"] is hints["validation_set"] is ConicProgram
+    assert [field.name for field in dataclasses.fields(ConicProgram)] == ["A", "b", "c", "cone"]
+
+
+@pytest.mark.parametrize("method", ["RCDRS-Env", "L-PDHG"])
+@pytest.mark.parametrize("recipe", ["paper", "log_kkt"])
+def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path, monkeypatch):
+    """Trained by the command line on a file without solutions: the same bytes."""
+    monkeypatch.setattr(
+        "rcdrs.training.RECIPES",
+        {name: dataclasses.replace(recipe, epochs=3) for name, recipe in RECIPES.items()},
+    )
+    complete = generate("socp-small", 0, sizes={"train": 8, "validation": 4, "test": 1})
+    blind = InstanceSet(
+        complete.case,
+        complete.seed,
+        complete.A,
+        {name: without_solution(split) for name, split in complete.splits.items()},
+    )
+    (tmp_path / "core.json").write_text(json.dumps({"depth": 3, "alpha": 1.6, "beta": 1.0}))
+    for name, instances in (("complete", complete), ("blind", blind)):
+        instances.save(tmp_path / f"{name}.npz")
+        cli.train(
+            argparse.Namespace(
+                instances=tmp_path / f"{name}.npz",
+                core=tmp_path / "core.json",
+                method=method,
+                recipe=recipe,
+                seed=0,
+                out=tmp_path / name / "layer.pt",
+                curve=None,
+            )
+        )
+    for file in ("layer.pt", "layer.csv"):
+        contents = [(tmp_path / name / file).read_bytes() for name in ("complete", "blind")]
+        assert contents[0] == contents[1]
+
+
+def without_solution(split):
+    return Split(
+        split.program, *(torch.full_like(t, torch.nan) for t in (split.x, split.s, split.y))
+    )
