@@ -216,8 +216,9 @@ def test_rho_does_not_enter_the_transition():
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_every_encoder_starts_at_the_core(program, encoder, envelope):
     solution = untrained(program, encoder=encoder, envelope=envelope).solve(program)
-    assert (solution.alpha - CORE[0]).abs().max() < ROUNDING
-    assert (solution.beta - CORE[1]).abs().max() < ROUNDING
+    # Weights begin in float32, and without envelope the sigmoid spans 16 in log beta.
+    assert (solution.alpha - CORE[0]).abs().max() < 2e-6
+    assert (solution.beta - CORE[1]).abs().max() < 2e-6
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

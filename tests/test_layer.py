@@ -255,14 +255,22 @@ def test_layer_learns_inside_a_model(program):
 def test_double_layer_projects_in_double_precision(program):
     single = in_single_precision(program)
     layer = controlled(single)
-    before = layer.solve(single)
+    before = layer(single.b, single.c)
     layer.double()
     A, b, c = layer.A, program.b, program.c
     assert A.dtype == torch.float64
     solution = layer(b, c)
     # A factorisation left in float32 would miss the affine set by 1e-7.
     assert (times(A, solution.state.x) - b).norm(dim=-1).max() < 1e-12 * b.norm(dim=-1).max()
-    assert torch.equal(layer.float().solve(single).x, before.x)
+    assert torch.equal(layer.float()(single.b, single.c).x, before.x)
+
+
+def test_matrix_changed_in_place_is_factored_again(program):
+    layer = fixed(program)
+    layer(program.b, program.c)
+    layer.A.mul_(2)
+    expected = DRSLayer(2 * program.A, program.cone, DEPTH, *CORE)(program.b, program.c)
+    assert torch.equal(layer(program.b, program.c).x, expected.x)
 
 
 def test_layer_moves_to_another_device(program):

@@ -91,6 +91,21 @@ def test_global_random_state_does_not_matter(data, whole, tmp_path):
         assert (tmp_path / "layer.pt").read_bytes() == whole[0]
 
 
+def test_every_epoch_sees_every_instance_once_in_another_order(data):
+    seen = []
+
+    def record(solution, reference):
+        seen.extend(solution.program.b[:, 0].tolist())
+        return RECIPE.loss(solution, reference)
+
+    record.merit = RECIPE.loss.merit
+    recipe = replace(RECIPE, loss=record)
+    train(untrained(data), data.train.program, data.validation.program, recipe, 0, CORE)
+    epochs = [seen[i : i + 24] for i in range(0, 96, 24)]
+    assert all(sorted(epoch) == sorted(data.train.program.b[:, 0].tolist()) for epoch in epochs)
+    assert all(one != other for one, other in itertools.combinations(epochs, 2))
+
+
 # Interruption
 
 
