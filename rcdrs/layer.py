@@ -33,7 +33,8 @@ class Solution:
     """What a layer returns; vectors are (batch, .), or without the batch axis for one instance.
 
     `x` is the primal decision ``z^K``.  `y`, `s` and the residuals are the terminal readout,
-    computed when first asked for.  `state` can be passed back to the layer as a warm start.
+    computed when first asked for.  `state` can be passed back to the layer as a warm start; it
+    always has the batch axis.
     """
 
     program: ConicProgram
@@ -142,8 +143,8 @@ class SolverLayer(nn.Module):
         start: State | None = None,
         single: bool = False,
     ) -> Solution:
-        """Solve a `ConicProgram`; if its A is the layer's, the layer's factorisation is used."""
-        if program.A is self.A:
+        """Solve a `ConicProgram`, which brings its own A and keeps its factorisation."""
+        if self.affine.is_of(program.A):
             program = program.with_affine(self.affine)
         if start is not None:
             start = check_state(program, start)
@@ -317,9 +318,9 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
         return json.loads(stored["config"]), stored["weights"]
-    except FileNotFoundError:
+    except OSError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever a damaged file makes torch, pickle or json raise
         raise ValueError(
             f"{path} is not a readable checkpoint ({type(error).__name__}): "
             "delete it and train again."

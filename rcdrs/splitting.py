@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcdrs.problem import ConicProgram
+from rcdrs.problem import ConicProgram, check_numbers
 from rcdrs.transition import EPSILON_C, Columns, Transition
 
 
@@ -105,6 +105,7 @@ def check_state(program: ConicProgram, state: State) -> State:
             raise TypeError(
                 f"the state's {name} has dtype {part.dtype}, expected {program.c.dtype}."
             )
+        check_numbers(f"the state's {name}", part)
     return state
 
 

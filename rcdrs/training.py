@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import hashlib
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -81,10 +82,17 @@ def train(
         reference: the fixed core (alpha, beta) that the loss compares with.
         curve: CSV file for one row an epoch.
         resume: file that keeps the state of an unfinished run; the same call goes on from it
-            and ends with the same bytes.  Delete it once the trained layer is saved.
+            and ends with the same bytes.  A file of another run is ignored.  Delete it once the
+            trained layer is saved.
 
     Returns the rows of the curve; row 0 is the untrained layer.
     """
+    for name, programs in (("train_set", train_set), ("validation_set", validation_set)):
+        if not isinstance(programs, ConicProgram):
+            raise TypeError(
+                f"{name} is a {type(programs).__name__}, expected a ConicProgram "
+                "(of a split, its .program)."
+            )
     baseline = DRSLayer(layer.A, layer.cone, layer.depth, *reference)
     with torch.no_grad():
         reference_train = baseline.solve(train_set).observation
@@ -93,40 +101,58 @@ def train(
         layer.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
 
-    def validate() -> float:
-        with torch.no_grad():
-            solution = layer.solve(validation_set)
-            return float(recipe.loss.merit(solution, reference_validation).mean())
+    def learn(epoch: int) -> float:
+        """One pass over the training set; the mean loss."""
+        total = 0.0
+        batches = list(_minibatches(train_set.batch, recipe.batch, seed, epoch))
+        for number, index in enumerate(batches):
+            if recipe.cosine:
+                share = (epoch - 1 + number / len(batches)) / recipe.epochs
+                rate = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
+                optimizer.param_groups[0]["lr"] = rate
+            reference_batch = Observation(*(t[index] for t in reference_train))
+            losses = recipe.loss(layer.solve(train_set[index]), reference_batch)
+            _check_finite(losses, index, "training loss", epoch)
+            optimizer.zero_grad()
+            losses.mean().backward()
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), recipe.clip)
+            optimizer.step()
+            total += float(losses.detach().sum())
+        return total / train_set.batch
 
-    progress = _load_progress(resume, layer, optimizer)
+    def validate(epoch: int) -> float:
+        with torch.no_grad():
+            merits = recipe.loss.merit(layer.solve(validation_set), reference_validation)
+        _check_finite(merits, torch.arange(len(merits)), "validation merit", epoch)
+        return float(merits.mean())
+
+    run = {
+        "layer": type(layer).__name__,
+        "options": layer.options(),
+        "depth": layer.depth,
+        "recipe": repr(recipe),
+        "seed": seed,
+        "reference": list(reference),
+    }
+    progress = _load_progress(resume, run, layer, optimizer)
     if progress is None:
-        merit = validate()
+        merit = validate(0)
         row = {"epoch": 0, "loss": math.nan, "merit": merit}
         progress = _Progress(0, merit, copy.deepcopy(layer.state_dict()), [row])
 
     bar = tqdm(total=recipe.epochs, initial=progress.epoch, desc=label, unit="epoch", disable=None)
     saved_at = time.monotonic()
     for epoch in range(progress.epoch + 1, recipe.epochs + 1):
-        total = 0.0
-        batches = list(_minibatches(train_set.batch, recipe.batch, seed, epoch))
-        for number, index in enumerate(batches):
-            if recipe.cosine:
-                share = (epoch - 1 + number / len(batches)) / recipe.epochs
-                optimizer.param_groups[0]["lr"] = (
-                    recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
-                )
-            losses = recipe.loss(
-                layer.solve(train_set[index]), Observation(*(t[index] for t in reference_train))
-            )
-            _check_finite(losses, index, epoch, layer, progress)
-            optimizer.zero_grad()
-            losses.mean().backward()
-            torch.nn.utils.clip_grad_norm_(layer.parameters(), recipe.clip)
-            optimizer.step()
-            total += float(losses.detach().sum())
-        merit = validate()
+        try:
+            loss, merit = learn(epoch), validate(epoch)
+        except TrainingDiverged as error:
+            layer.load_state_dict(progress.best)
+            raise TrainingDiverged(
+                f"{error}; the layer is back at its best, validation merit "
+                f"{progress.best_merit:.4g}, of {progress.epoch} whole epochs."
+            ) from None
         progress.epoch = epoch
-        progress.curve.append({"epoch": epoch, "loss": total / train_set.batch, "merit": merit})
+        progress.curve.append({"epoch": epoch, "loss": loss, "merit": merit})
         if merit < progress.best_merit:
             progress.best_merit = merit
             progress.best = copy.deepcopy(layer.state_dict())
@@ -134,7 +160,7 @@ def train(
         bar.update()
         # Every few seconds is often enough to lose little, and rare enough to cost nothing.
         if resume is not None and time.monotonic() - saved_at > 5:
-            _save_progress(resume, layer, optimizer, progress)
+            _save_progress(resume, run, layer, optimizer, progress)
             saved_at = time.monotonic()
     bar.close()
 
@@ -151,25 +177,29 @@ def _minibatches(count: int, batch: int, seed: int, epoch: int) -> Iterator[Tens
     return iter(torch.randperm(count, generator=generator).split(batch))
 
 
-def _check_finite(
-    losses: Tensor, index: Tensor, epoch: int, layer: SolverLayer, progress: _Progress
-) -> None:
-    bad = ~torch.isfinite(losses.detach())
+def _check_finite(values: Tensor, index: Tensor, what: str, epoch: int) -> None:
+    bad = ~torch.isfinite(values.detach())
     if bool(bad.any()):
-        layer.load_state_dict(progress.best)
-        instances = sorted(index[bad].tolist())
+        found = sorted(index[bad].tolist())
+        shown = ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
         raise TrainingDiverged(
-            f"the loss is not finite in epoch {epoch} for {len(instances)} training instances "
-            f"({', '.join(map(str, instances[:8]))}{', ...' if len(instances) > 8 else ''}); "
-            f"the layer is back at its best, validation merit {progress.best_merit:.4g}, "
-            f"of {progress.epoch} whole epochs."
+            f"the {what} is not finite in epoch {epoch} for {len(found)} instances ({shown})"
         )
 
 
 def _save_progress(
-    path: str | Path, layer: SolverLayer, optimizer: torch.optim.Optimizer, progress: _Progress
+    path: str | Path,
+    run: dict[str, Any],
+    layer: SolverLayer,
+    optimizer: torch.optim.Optimizer,
+    progress: _Progress,
 ) -> None:
-    config = {"epoch": progress.epoch, "best": progress.best_merit, "curve": progress.curve}
+    config = {
+        "run": run,
+        "epoch": progress.epoch,
+        "best": progress.best_merit,
+        "curve": progress.curve,
+    }
     weights: dict[str, Any] = {
         "layer": layer.state_dict(),
         "best": progress.best,
@@ -179,11 +209,16 @@ def _save_progress(
 
 
 def _load_progress(
-    path: str | Path | None, layer: SolverLayer, optimizer: torch.optim.Optimizer
+    path: str | Path | None,
+    run: dict[str, Any],
+    layer: SolverLayer,
+    optimizer: torch.optim.Optimizer,
 ) -> _Progress | None:
     if path is None or not Path(path).exists():
         return None
     config, weights = read_checkpoint(path)
+    if config["run"] != json.loads(json.dumps(run)):
+        return None
     layer.load_state_dict(weights["layer"])
     optimizer.load_state_dict(weights["optimizer"])
     return _Progress(config["epoch"], config["best"], weights["best"], config["curve"])

@@ -69,3 +69,11 @@ def solved_program(
 def times(A: Tensor, x: Tensor) -> Tensor:
     """``A x`` per instance, for A shared or not."""
     return (A @ x.unsqueeze(-1)).squeeze(-1)
+
+
+def awake(layer, size=0.1):
+    """The layer with noise on every parameter: an untrained controller only repeats its core."""
+    with torch.no_grad():
+        for seed, weights in enumerate(layer.parameters()):
+            weights += size * random_tensor(*weights.shape, seed=seed, dtype=weights.dtype)
+    return layer

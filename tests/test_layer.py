@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import every_cone, random_tensor, small_cone, solved_program, times
+from conftest import awake, every_cone, random_tensor, small_cone, solved_program, times
 
 from rcdrs import ConicProgram, ControllerConfig, DRSLayer, RCDRSLayer, State
 from rcdrs.cones import Nonneg
@@ -20,14 +20,6 @@ CORE = (1.6, 3.0)
 DEPTH = 5
 # Tens of well-scaled float64 operations, in another order.
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
-
-
-def awake(layer, size=0.1):
-    """The layer with noise on every parameter: an untrained controller only repeats its core."""
-    with torch.no_grad():
-        for seed, weights in enumerate(layer.parameters()):
-            weights += size * random_tensor(*weights.shape, seed=seed, dtype=weights.dtype)
-    return layer
 
 
 @pytest.fixture(scope="module")

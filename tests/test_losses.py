@@ -9,8 +9,7 @@ import typing
 
 import pytest
 import torch
-from conftest import solved_program, times
-from test_layer import awake
+from conftest import awake, solved_program, times
 
 from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State, cli
 from rcdrs.experiments.synthetic import InstanceSet, Split, generate

@@ -6,10 +6,9 @@ import math
 
 import pytest
 import torch
-from conftest import random_tensor, solved_program, times
+from conftest import awake, random_tensor, solved_program, times
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layer import awake
 
 from rcdrs import ConicProgram, DRSLayer, Solution, State
 from rcdrs.baselines import anderson_drs, spectral_admm

@@ -109,7 +109,14 @@ def test_every_epoch_sees_every_instance_once_in_another_order(data):
 # Interruption
 
 
-class Interrupted:
+class Wrapped:
+    """A loss that is the same run to a resumed training as the loss it wraps."""
+
+    def __repr__(self):
+        return repr(self.loss)
+
+
+class Interrupted(Wrapped):
     """A loss until its `at`-th call, which ends in `end`."""
 
     def __init__(self, loss, at, end):
@@ -260,7 +267,7 @@ def test_layer_is_left_at_its_lowest_merit(data):
     assert validation_merit(layer, data, RECIPE.loss) == min(row["merit"] for row in curve) <= core
 
 
-class Scripted:
+class Scripted(Wrapped):
     """A loss whose validation merits are given in advance."""
 
     def __init__(self, loss, *merits):
@@ -337,7 +344,7 @@ def test_training_lowers_the_validation_merit(data, name, method):
 # Divergence
 
 
-class Diverging:
+class Diverging(Wrapped):
     """A loss that is NaN for one instance after its first `good` calls."""
 
     def __init__(self, loss, data, instance, good):
@@ -353,10 +360,28 @@ class Diverging:
 def test_divergence_names_epoch_and_instances(data, whole, tmp_path, save_every_epoch):
     """The state of the last whole epoch remains, and a sound loss goes on from it."""
     recipe = replace(RECIPE, loss=Diverging(RECIPE.loss, data, instance=5, good=3))
-    message = r"epoch 2 for 1 training instances \(5\); .* of 1 whole epochs"
+    message = r"training loss .* epoch 2 for 1 instances \(5\); .* of 1 whole epochs"
     with pytest.raises(TrainingDiverged, match=message):
         run(data, tmp_path, recipe)
     assert run(data, tmp_path) == whole
+
+
+def test_resume_file_of_another_run_is_ignored(data, whole, tmp_path, save_every_epoch):
+    """Another seed's state must not leak into this one."""
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path, interrupted(8, stop, replace(RECIPE, learning_rate=0.5)))
+    assert run(data, tmp_path) == whole
+
+
+def test_validation_that_is_not_finite_is_named(data):
+    recipe = replace(RECIPE, loss=Scripted(RECIPE.loss, 5.0, float("nan")))
+    with pytest.raises(TrainingDiverged, match="validation merit is not finite in epoch 1"):
+        train(untrained(data), data.train.program, data.validation.program, recipe, 0, CORE)
+
+
+def test_split_in_place_of_its_program_is_refused(data):
+    with pytest.raises(TypeError, match="train_set is a Split, expected a ConicProgram"):
+        train(untrained(data), data.train, data.validation.program, RECIPE, 0, CORE)
 
 
 def test_divergence_leaves_the_best_layer(data):

@@ -49,13 +49,14 @@ class PDHGLayer(SolverLayer):
         return program.affine.S.amax(-1)
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
+        if start is not None:
+            raise ValueError("start: L-PDHG has no warm start, its dual is not part of a state.")
         norm = self._norm(program)
         b, c = program.b.mT.contiguous(), program.c.mT.contiguous()
         c_norm = torch.linalg.vector_norm(c, dim=0) + EPSILON_C
         direction = c / c_norm
         A_transposed = program.A.mT
-        x = torch.zeros_like(c) if start is None else start.z.mT.contiguous()
-        y = torch.zeros_like(b)
+        x, y = torch.zeros_like(c), torch.zeros_like(b)
         slack, before = torch.zeros_like(c), x
         trace: list[Tensor] = []
         for k in range(depth):

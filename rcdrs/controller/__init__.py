@@ -53,6 +53,8 @@ class ControllerConfig:
         _check_names("controls", self.controls, CONTROLS)
         if not self.features:
             raise ValueError(f"features is empty, expected some of {', '.join(FEATURES)}.")
+        if self.hidden < 1:
+            raise ValueError(f"hidden is {self.hidden}, expected a positive integer.")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -112,6 +114,8 @@ def _check_names(argument: str, given: Any, allowed: Any) -> None:
     for name in given:
         if name not in allowed:
             raise ValueError(f"{argument}: unknown {name!r}, expected {', '.join(allowed)}.")
+    if len(set(given)) < len(given):
+        raise ValueError(f"{argument} names one twice: {', '.join(given)}.")
 
 
 def split_action(action: Tensor) -> tuple[Tensor, Tensor]:

@@ -86,8 +86,10 @@ class ActionMap(nn.Module):
             "growth": steps,
         }
         for name, numbers in values.items():
-            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64))
-        self.register_buffer("controlled", torch.tensor([name in controls for name in CONTROLS]))
+            # Not part of the weights: a layer's options say what its map is.
+            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64), persistent=False)
+        mask = torch.tensor([name in controls for name in CONTROLS])
+        self.register_buffer("controlled", mask, persistent=False)
 
     def forward(self, raw: Tensor, previous: Tensor, k: int) -> Tensor:
         if self.envelope is None:
