@@ -60,7 +60,7 @@ class LogKKTLoss:
     con: float = 10.0
     mov: float = 0.1
     dual: float = 1.0
-    gap: float = 1.0
+    gap: float = 3.0
 
     def __call__(self, solution: Solution, reference: Observation) -> Tensor:
         eq, con, mov = terminal_residuals(solution, solution.observation)

@@ -39,7 +39,7 @@ class Recipe:
 
 RECIPES = {
     "paper": Recipe(),
-    "log_kkt": Recipe(LogKKTLoss(), epochs=20, batch=125, learning_rate=3e-3, cosine=True),
+    "log_kkt": Recipe(LogKKTLoss(), epochs=30, batch=250, learning_rate=6e-3, cosine=True),
 }
 
 
