@@ -137,9 +137,10 @@ class _Step(torch.autograd.Function):
 
         ctx.cone = cone
         ctx.set_materialize_grads(False)
-        # `gap` and `h` are cheaper to compute again than to keep for every step.
+        # `gap` and `h` are cheaper to compute again than to keep for every step; `a` belongs to
+        # the gradient in V alone.
         ctx.save_for_backward(
-            z, o, a, alpha, beta, direction, c, V, G, scale,
+            z, o, a if ctx.needs_input_grad[9] else None, alpha, beta, direction, c, V, G, scale,
             e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         )  # fmt: skip
         return (
@@ -224,4 +225,4 @@ def _norm(x: Tensor) -> Tensor:
 
 def _over(g: Tensor, norm: Tensor) -> Tensor:
     """``g / norm``, and 0 where the norm is 0: the subgradient of |.| at the origin."""
-    return torch.where(norm > 0, g / norm, 0)
+    return g / norm.clamp(min=1e-30)  # times a vector that is zero there
