@@ -8,14 +8,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EXAMPLES = """examples:
-  rcdrs instances socp-hard --seed 0 --out socp-hard-0.npz
-  rcdrs tune socp-hard-0.npz --depth 20 --out core.json
-  rcdrs train socp-hard-0.npz --core core.json --method RCDRS-Env --recipe paper --out env.pt
-  rcdrs evaluate socp-hard-0.npz --core core.json --method RCDRS-Env --checkpoint env.pt
+  rcdrs instances socp-hard --seed 0 --out set.npz
+  rcdrs tune set.npz --depth 20 --out cores.json
+  rcdrs train set.npz --cores cores.json --depth 20 --method RCDRS-Env --recipe paper --out env.pt
+  rcdrs evaluate set.npz --cores cores.json --depth 20 Grid-DRS RCDRS-Env@paper=env.pt
+  rcdrs time set.npz --cores cores.json --depth 20
   rcdrs bench step --case mixed-hard --depth 20 --batch 1000 --threads 1
   rcdrs calibrate socp mixed
 """
@@ -46,77 +51,69 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def instances(options: argparse.Namespace) -> None:
-    from rcdrs.experiments.synthetic import generate
+    from rcdrs.stages import make_instances
 
-    generate(options.case, options.seed).save(options.out)
+    make_instances(options.case, options.seed, options.sizes, options.out)
     print(f"wrote {options.out}")
 
 
 def tune(options: argparse.Namespace) -> None:
-    from rcdrs.baselines.grid_drs import select_core
-    from rcdrs.experiments.synthetic import InstanceSet
-    from rcdrs.files import replacing
+    from rcdrs.stages import tune as run
 
-    data = InstanceSet.load(options.instances)
-    alpha, beta = select_core(data.validation, options.depth)
-    core = {"depth": options.depth, "alpha": alpha, "beta": beta}
-    with replacing(options.out) as temporary:
-        temporary.write_text(json.dumps(core) + "\n")
-    print(f"wrote {options.out}: {core}")
+    run(options.instances, options.depth, options.out, options.grid)
+    print(f"wrote {options.out}")
 
 
 def train(options: argparse.Namespace) -> None:
-    import torch
+    from rcdrs.stages import device, train_layer
 
-    from rcdrs.experiments.synthetic import InstanceSet
-    from rcdrs.methods import find_method
-    from rcdrs.training import find_recipe
-    from rcdrs.training import train as run
-
-    method, recipe = find_method(options.method), find_recipe(options.recipe)
-    if not method.learned:
-        raise ValueError(f"{method.name} has nothing to train.")
-    data = InstanceSet.load(options.instances)
-    depth, core = _core(options.core)
-    torch.manual_seed(options.seed)
-    layer = method.build(data.A, data.case.cone, depth, core)
-    run(
-        layer,
-        data.train.program,
-        data.validation.program,
-        recipe,
+    train_layer(
+        options.instances,
+        options.cores,
+        options.depth,
+        options.method,
+        options.recipe,
         options.seed,
-        reference=core,
-        curve=options.curve or options.out.with_suffix(".csv"),
-        resume=options.out.with_suffix(".resume"),
-        label=f"{method.name} {data.case.name} K={depth}",
+        options.out,
+        options.settings,
+        device(options.device),
     )
-    layer.save(options.out)
-    options.out.with_suffix(".resume").unlink(missing_ok=True)
     print(f"wrote {options.out}")
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    from rcdrs.experiments.synthetic import InstanceSet
-    from rcdrs.methods import evaluate as run
-    from rcdrs.methods import find_method
+    from rcdrs.stages import Run, device, evaluate_runs, write_details, write_rows
 
-    method = find_method(options.method)
-    data = InstanceSet.load(options.instances)
-    depth, core = _core(options.core)
-    layer = method.build(data.A, data.case.cone, depth, core)
-    if method.learned:
-        if options.checkpoint is None:
-            raise ValueError(f"{method.name} is learned: --checkpoint is missing.")
-        built = layer.options()
-        layer = type(layer).load(options.checkpoint, data.A, data.case.cone, depth)
-        if layer.options() != built:
-            raise ValueError(
-                f"{options.checkpoint} holds another method or core than {method.name} with "
-                f"{options.core}: train it again."
-            )
-    means = {name: float(values.mean()) for name, values in run(layer, data.test).items()}
-    print(json.dumps({"case": data.case.name, "depth": depth, "method": method.name} | means))
+    rows, details = evaluate_runs(
+        options.instances,
+        options.cores,
+        options.depth,
+        [Run.parse(text) for text in options.runs],
+        options.settings,
+        device(options.device),
+        options.experiment,
+        options.label,
+    )
+    _show(rows, options.out, write_rows)
+    if options.details is not None:
+        write_details(details, options.details)
+
+
+def time(options: argparse.Namespace) -> None:
+    from rcdrs.methods import METHODS
+    from rcdrs.stages import device, time_methods, write_rows
+
+    rows = time_methods(
+        options.instances,
+        options.cores,
+        options.depth,
+        options.method or list(METHODS),
+        device(options.device),
+        options.warm_up,
+        options.repeats,
+        options.settings.get("controller"),
+    )
+    _show(rows, options.out, write_rows)
 
 
 def bench(options: argparse.Namespace) -> None:
@@ -141,14 +138,13 @@ def calibrate(options: argparse.Namespace) -> None:
         print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 
 
-def _core(path: Path) -> tuple[int, tuple[float, float]]:
-    try:
-        stored = json.loads(path.read_text())
-        return int(stored["depth"]), (float(stored["alpha"]), float(stored["beta"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is not a tuned core ({error}): make it with `rcdrs tune`."
-        ) from error
+def _show(rows: pd.DataFrame, out: Path | None, write: Callable[..., None]) -> None:
+    """To the file, or to the terminal where none is named."""
+    if out is None:
+        print(rows.to_string(index=False, float_format="{:.3g}".format))
+    else:
+        write(rows, out)
+        print(f"wrote {out}")
 
 
 def _positive(text: str) -> int:
@@ -156,6 +152,16 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return number
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{text} is not a JSON object")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -174,30 +180,53 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
+    def tuned(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("instances", type=Path, help="what `rcdrs instances` wrote")
+        sub.add_argument("--cores", type=Path, required=True, help="what `rcdrs tune` wrote")
+        sub.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+        sub.add_argument(
+            "--settings",
+            type=_object,
+            default={},
+            help='changes, as JSON: {"controller": {..}, "recipe": {.., "loss": {..}}}',
+        )
+
     sub = verb("instances", instances, "generate the instances of one synthetic case and seed")
     sub.add_argument("case", help="qp, socp or mixed, then small, medium or hard: socp-hard")
     sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--sizes", type=_object, help='{"train": .., "validation": .., "test": ..}')
     sub.add_argument("--out", type=Path, required=True, help="the .npz file to write")
 
     sub = verb("tune", tune, "select the fixed core (alpha, beta) on validation data")
     sub.add_argument("instances", type=Path)
-    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
+    sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
+    sub.add_argument("--grid", type=_object, default={}, help='{"alphas": [..], "betas": [..], ..}')
     sub.add_argument("--out", type=Path, required=True, help="the .json file to write")
 
-    sub = verb("train", train, "train a learned method at the depth of its core")
-    sub.add_argument("instances", type=Path)
-    sub.add_argument("--core", type=Path, required=True, help="what `rcdrs tune` wrote")
+    sub = verb("train", train, "train a learned method at one depth")
+    tuned(sub)
+    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
     sub.add_argument("--method", default="RCDRS-Env")
     sub.add_argument("--recipe", default="paper", help="paper or log_kkt (default: paper)")
     sub.add_argument("--seed", type=int, default=0, help="of weights and minibatches")
-    sub.add_argument("--out", type=Path, required=True, help="the checkpoint to write")
-    sub.add_argument("--curve", type=Path, help="training curve (default: beside the checkpoint)")
+    sub.add_argument("--out", type=Path, required=True, help="the checkpoint to write (.pt)")
 
-    sub = verb("evaluate", evaluate, "mean test metrics of one method, as one JSON line")
-    sub.add_argument("instances", type=Path)
-    sub.add_argument("--core", type=Path, required=True, help="what `rcdrs tune` wrote")
-    sub.add_argument("--method", default="RCDRS-Env")
-    sub.add_argument("--checkpoint", type=Path, help="what `rcdrs train` wrote")
+    sub = verb("evaluate", evaluate, "test metrics of any number of methods at one depth")
+    tuned(sub)
+    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD or METHOD@RECIPE=CHECKPOINT")
+    sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
+    sub.add_argument("--details", type=Path, help=".npz file for the metrics of each instance")
+    sub.add_argument("--experiment", default="synthetic", help="what the rows call it")
+    sub.add_argument("--label", help="what the rows call the method (default: its name)")
+
+    sub = verb("time", time, "inference time of methods, in milliseconds per instance")
+    tuned(sub)
+    sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
+    sub.add_argument("--method", nargs="+", help="default: all")
+    sub.add_argument("--warm-up", type=int, default=1, help="passes before (default: 1)")
+    sub.add_argument("--repeats", type=_positive, default=3, help="passes timed (default: 3)")
+    sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
 
     sub = verb("bench", bench, "time a rollout against its floor, or every method's inference")
     sub.add_argument("what", choices=("step", "solve"))

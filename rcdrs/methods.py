@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,40 +22,52 @@ from rcdrs.controller import ControllerConfig
 from rcdrs.experiments.synthetic import Split
 from rcdrs.layer import RCDRSLayer, SolverLayer
 
-Build = Callable[[Tensor, Cone, int, tuple[float, float]], SolverLayer]
-
 
 @dataclass(frozen=True)
 class Method:
-    """``build(A, cone, depth, core)`` gives the layer; a learned one is then trained.
+    """A compared method; ``build`` gives its layer, and a learned one is then trained.
 
-    `core` is the validation-selected (alpha, beta) of `select_core`, from which every method
-    but F-DRS and L-PDHG starts.
+    Either `make` builds the layer, or the method is the controlled layer with `changes` to the
+    common controller.
     """
 
     name: str
-    build: Build
-    learned: bool = False
+    make: Callable[[Tensor, Cone, int, tuple[float, float]], SolverLayer] | None = None
+    learned: bool = True
+    changes: dict[str, Any] = field(default_factory=dict)
 
+    def build(
+        self,
+        A: Tensor,
+        cone: Cone,
+        depth: int,
+        core: tuple[float, float],
+        controller: dict[str, Any] | None = None,
+    ) -> SolverLayer:
+        """The layer, untrained.
 
-def _rcdrs(config: ControllerConfig) -> Build:
-    def build(A: Tensor, cone: Cone, depth: int, core: tuple[float, float]) -> RCDRSLayer:
+        Arguments
+            core: the validation-selected (alpha, beta) of `select_core`, from which every method
+                but F-DRS and L-PDHG starts.
+            controller: plain values of the common `ControllerConfig`, the paper's by default.
+        """
+        if self.make is not None:
+            return self.make(A, cone, depth, core)
+        config = ControllerConfig.from_dict((controller or {}) | self.changes)
         return RCDRSLayer(A, cone, depth, core, config)
-
-    return build
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("F-DRS", fixed_drs.build),
-        Method("Grid-DRS", grid_drs.build),
-        Method("S-ADMM", spectral_admm.build),
-        Method("AA-DRS", anderson_drs.build),
-        Method("L-PDHG", learned_pdhg.build, learned=True),
-        Method("Layerwise-DRS", layerwise_drs.build, learned=True),
-        Method("RCDRS-Env", _rcdrs(ControllerConfig()), learned=True),
-        Method("RCDRS-NoEnv", _rcdrs(ControllerConfig(envelope=None)), learned=True),
+        Method("F-DRS", fixed_drs.build, learned=False),
+        Method("Grid-DRS", grid_drs.build, learned=False),
+        Method("S-ADMM", spectral_admm.build, learned=False),
+        Method("AA-DRS", anderson_drs.build, learned=False),
+        Method("L-PDHG", learned_pdhg.build),
+        Method("Layerwise-DRS", changes=layerwise_drs.CHANGES),
+        Method("RCDRS-Env"),
+        Method("RCDRS-NoEnv", changes={"envelope": None}),
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -37,17 +38,18 @@ def build(A: Tensor, cone: Cone, depth: int, core: tuple[float, float]) -> DRSLa
 def select_core(
     validation: Labelled,
     depth: int,
-    alphas: tuple[float, ...] = ALPHAS,
-    betas: tuple[float, ...] = BETAS,
+    alphas: Sequence[float] = ALPHAS,
+    betas: Sequence[float] = BETAS,
+    scored: int = SCORED,
 ) -> tuple[float, float]:
     """The (alpha, beta) of lowest mean ``Gap + 10 Eq + 10 Cone`` after `depth` steps.
 
     Pairs and instances form one batch: pair i runs on the rows ``i * count, ...``.
     """
-    count = min(SCORED, validation.program.batch)
+    count = min(scored, validation.program.batch)
     pairs = torch.cartesian_prod(torch.tensor(alphas), torch.tensor(betas)).to(validation.x)
     alpha, beta = pairs.repeat_interleave(count, dim=0).unbind(-1)
-    rows = torch.arange(count).repeat(len(pairs))
+    rows = torch.arange(count, device=pairs.device).repeat(len(pairs))
     program = validation.program[rows]
     error = errors(program, rollout(program, alpha, beta, depth).z, validation.x[rows])
     score = error.Gap + 10 * error.Eq + 10 * error.Cone

@@ -61,14 +61,16 @@ class ControllerConfig:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> ControllerConfig:
+        """A configuration from plain values, as files hold them; what is absent is the default."""
         parts: dict[str, Any] = dict(values)
         kinds: dict[str, Any] = {"envelope": Envelope, "growth": Growth, "ranges": Ranges}
         for name, kind in kinds.items():
             if parts.get(name) is not None:
                 given = {k: tuple(v) if isinstance(v, list) else v for k, v in parts[name].items()}
                 parts[name] = kind(**given)
-        parts["features"] = tuple(parts["features"])
-        parts["controls"] = tuple(parts["controls"])
+        for name in ("features", "controls"):
+            if name in parts:
+                parts[name] = tuple(parts[name])
         return ControllerConfig(**parts)
 
 

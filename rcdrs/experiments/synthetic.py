@@ -104,6 +104,11 @@ class Split:
     def errors(self, z: Tensor) -> Errors:
         return errors(self.program, z, self.x)
 
+    def tensors(self) -> list[tuple[str, Tensor]]:
+        """What a file keeps of it."""
+        program = self.program
+        return [("b", program.b), ("c", program.c), ("x", self.x), ("s", self.s), ("y", self.y)]
+
     def __getitem__(self, index: slice) -> Split:
         return Split(self.program[index], self.x[index], self.s[index], self.y[index])
 
@@ -123,11 +128,19 @@ class InstanceSet:
         except KeyError:
             raise AttributeError(name) from None
 
+    def to(self, device: torch.device) -> InstanceSet:
+        """The same instances on another device."""
+        if self.A.device == device:
+            return self
+        arrays = {f"{name}_{key}": t for name, s in self.splits.items() for key, t in s.tensors()}
+        moved = {key: tensor.to(device) for key, tensor in {"A": self.A, **arrays}.items()}
+        return _assemble(self.case, self.seed, moved)
+
     def save(self, path: str | Path) -> None:
         """Write everything to one .npz file."""
         arrays: dict[str, np.ndarray] = {"A": self.A.numpy()}
         for name, split in self.splits.items():
-            for key, tensor in _tensors(split).items():
+            for key, tensor in split.tensors():
                 arrays[f"{name}_{key}"] = tensor.numpy()
         arrays["meta"] = np.array(json.dumps({"case": self.case.name, "seed": self.seed}))
         with replacing(path) as temporary, open(temporary, "wb") as stream:
@@ -143,7 +156,7 @@ class InstanceSet:
             with np.load(path, allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
             meta = json.loads(str(arrays.pop("meta")))
-            return _assemble(find_case(meta["case"]), meta["seed"], arrays)
+            return _assemble(find_case(meta["case"]), meta["seed"], _from_numpy(arrays))
         except FileNotFoundError:
             raise
         except Exception as error:  # whatever a damaged file makes zipfile, numpy or json raise
@@ -176,7 +189,8 @@ def generate(
         arrays |= {f"{name}_x": x, f"{name}_s": s, f"{name}_y": y}
         arrays |= {f"{name}_b": x @ A.T, f"{name}_c": y @ A + s}
     kind = np.float32 if dtype == torch.float32 else np.float64
-    return _assemble(case, seed, {key: array.astype(kind) for key, array in arrays.items()})
+    rounded = {key: array.astype(kind) for key, array in arrays.items()}
+    return _assemble(case, seed, _from_numpy(rounded))
 
 
 def equality_matrix(rng: np.random.Generator, m: int, n: int, condition: float) -> np.ndarray:
@@ -211,18 +225,11 @@ def _stream(case: Case, seed: int, purpose: str) -> np.random.Generator:
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
 
 
-def _tensors(split: Split) -> dict[str, Tensor]:
-    return {
-        "b": split.program.b,
-        "c": split.program.c,
-        "x": split.x,
-        "s": split.s,
-        "y": split.y,
-    }
+def _from_numpy(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    return {key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()}
 
 
-def _assemble(case: Case, seed: int, arrays: dict[str, np.ndarray]) -> InstanceSet:
-    tensors = {key: torch.from_numpy(np.ascontiguousarray(a)) for key, a in arrays.items()}
+def _assemble(case: Case, seed: int, tensors: dict[str, Tensor]) -> InstanceSet:
     A = tensors["A"]
     splits: dict[str, Split] = {}
     for name in SPLITS:

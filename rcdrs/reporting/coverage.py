@@ -1,0 +1,190 @@
+"""RCDRS against the strongest compared method in every setting, and the summary over settings.
+
+The paper's definitions (text before table app_positive_gap_summary): a win is decided by the
+seed-averaged metric of a setting; the ratio divides the better RCDRS variant by the strongest
+baseline that is not RCDRS, in that metric and setting.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from rcdrs.reporting.formatting import math_mode, percent
+from rcdrs.reporting.results import Config, Query, Results, Statistic, union
+
+RCDRS = ("RCDRS-Env", "RCDRS-NoEnv")
+
+
+def compared_methods(config: Config) -> list[str]:
+    return [method for method in config["synthetic"]["methods"] if method not in RCDRS]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric in one setting, of every method."""
+
+    family: str
+    scale: str
+    K: int
+    metric: str
+    compared: dict[str, Statistic]
+    rcdrs: dict[str, Statistic]
+
+    @property
+    def strongest(self) -> Statistic:
+        """The best of the compared methods."""
+        return _lowest(self.compared.values())
+
+    @property
+    def better(self) -> Statistic:
+        """The better of the two RCDRS variants."""
+        return _lowest(self.rcdrs.values())
+
+    @property
+    def winner(self) -> Statistic:
+        """The best of all; a compared method where it ties with RCDRS."""
+        return _lowest([self.strongest, self.better])
+
+    @property
+    def ratio(self) -> float:
+        return ratio(self.better.mean, self.strongest.mean)
+
+    @property
+    def won(self) -> bool:
+        return self.better.mean < self.strongest.mean
+
+    def won_by(self, method: str) -> bool:
+        """Whether this RCDRS variant alone is lower than every compared method."""
+        return self.rcdrs[method].mean < self.strongest.mean
+
+    def queries(self) -> list[Query]:
+        return [found.query for found in (self.better, self.strongest)]
+
+
+def ratio(ours: float, theirs: float) -> float:
+    """``ours / theirs``: 1 where both are zero, infinite where only `theirs` is.
+
+    A Gap is zero where the objective is never above the optimum, as infeasible points can have
+    it.  To leave such settings out of a mean would drop just those that RCDRS loses.
+    """
+    if theirs > 0:
+        return ours / theirs
+    return 1.0 if ours == 0 else math.inf
+
+
+def compare(config: Config, results: Results, metric: str, recipe: str) -> list[Comparison]:
+    """The metric in every configured setting; `recipe` is that of RCDRS alone."""
+
+    def of(method: str, recipe: str, family: str, scale: str, K: int) -> Statistic:
+        return results.statistic(metric, family, scale, K, method, recipe)
+
+    part = config["synthetic"]
+    return [
+        Comparison(
+            *setting,
+            metric,
+            compared={method: of(method, "paper", *setting) for method in compared_methods(config)},
+            rcdrs={method: of(method, recipe, *setting) for method in RCDRS},
+        )
+        for setting in product(part["families"], part["scales"], part["depths"])
+    ]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the summary; `name` and `unit` are those of paper/coverage_values.csv."""
+
+    name: str
+    label: str
+    meaning: str
+    value: float
+    unit: str
+    metric: str
+    query: list[Query]
+
+    @property
+    def text(self) -> str:
+        return amount(self.value, self.unit)
+
+
+def amount(value: float, unit: str) -> str:
+    """``33/36`` or ``33.1%``."""
+    return percent(value) if unit == "percent" else count(value, unit)
+
+
+def count(value: float, unit: str) -> str:
+    return math_mode(f"{value:.0f}/{unit.removeprefix('of ')}")
+
+
+def summary(gaps: list[Comparison], distances: list[Comparison]) -> list[Item]:
+    """The paper's lines, for the comparisons by Gap and by Dist of the same settings."""
+    ours, theirs = "better \\textsc{RCDRS}", "strongest compared method"
+    items = [
+        _wins("best_rcdrs_gap_wins", "Best RCDRS gap wins", gaps, lambda c: c.won),
+        _wins("rcdrs_env_gap_wins", "RCDRS-Env gap wins", gaps, _env_won),
+        _wins("rcdrs_env_distance_wins", "RCDRS-Env distance wins", distances, _env_won),
+    ]
+    over = f"{ours} / {theirs}"
+    items += [
+        _ratio("mean_gap_ratio", "Mean gap ratio", f"{over}, all settings", gaps),
+        _ratio("median_gap_ratio", "Median gap ratio", "median of the same", gaps, median=True),
+    ]
+    for family, label in (("qp", "QP"), ("socp", "SOCP")):
+        hard = _of(gaps, family)
+        name, meaning = f"hard_{family}_gap_ratio", f"mean over {len(hard)} depths"
+        items.append(_ratio(name, f"Hard {label} average gap ratio", meaning, hard))
+    for kind, comparisons in (("gap", gaps), ("distance", distances)):
+        mixed = _of(comparisons, "mixed")
+        depths = [c.K for c in mixed]
+        for K in sorted({min(depths), max(depths)}):
+            chosen = [c for c in mixed if c.K == K]
+            name, label = f"mixed_hard_{kind}_ratio_k{K}", f"Mixed-hard {kind} ratio, K={K}"
+            items.append(_ratio(name, label, "one setting", chosen))
+    return items
+
+
+def _wins(
+    name: str, label: str, comparisons: list[Comparison], won: Callable[[Comparison], bool]
+) -> Item:
+    variants = [*RCDRS] if won is not _env_won else ["RCDRS-Env"]
+    return Item(
+        name,
+        label,
+        "settings where it is below every compared method",
+        sum(won(c) for c in comparisons),
+        f"of {len(comparisons)}",
+        comparisons[0].metric,
+        _behind(comparisons, variants),
+    )
+
+
+def _ratio(
+    name: str, label: str, meaning: str, comparisons: list[Comparison], median: bool = False
+) -> Item:
+    average = statistics.median if median else statistics.fmean
+    value = 100 * average([c.ratio for c in comparisons])
+    behind = _behind(comparisons, RCDRS)
+    return Item(name, label, meaning, value, "percent", comparisons[0].metric, behind)
+
+
+def _behind(comparisons: list[Comparison], variants: Iterable[str]) -> list[Query]:
+    """Two selections, since RCDRS may have another recipe than the methods it is compared with."""
+    compared = [found.query for c in comparisons for found in c.compared.values()]
+    rcdrs = [c.rcdrs[variant].query for c in comparisons for variant in variants]
+    return [union(rcdrs), union(compared)]
+
+
+def _env_won(comparison: Comparison) -> bool:
+    return comparison.won_by("RCDRS-Env")
+
+
+def _of(comparisons: list[Comparison], family: str) -> list[Comparison]:
+    return [c for c in comparisons if (c.family, c.scale) == (family, "hard")]
+
+
+def _lowest(found: Iterable[Statistic]) -> Statistic:
+    return min(found, key=lambda statistic: statistic.mean)

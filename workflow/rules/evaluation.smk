@@ -1,0 +1,96 @@
+# Seed-level CSVs, the only source of the tables, and the times, measured with nothing beside them.
+
+
+def checkpoints(wildcards):
+    runs = plan.runs(wildcards.case, wildcards.seed, wildcards.K)
+    return [run.partition("=")[2] for run in runs if "=" in run]
+
+
+rule evaluate:
+    input:
+        instances=rules.instances.output.instances,
+        cores=rules.tune.output.cores,
+        checkpoints=checkpoints,
+    output:
+        rows=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.csv",
+        details=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.npz",
+    params:
+        code=plan.code("evaluate"),
+        runs=lambda wildcards: plan.runs(wildcards.case, wildcards.seed, wildcards.K),
+        settings=plan.controller(),
+    log:
+        f"{RUN}/logs/evaluate/{{case}}-{{seed}}-K{{K}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/evaluate/{{case}}-{{seed}}-K{{K}}.tsv"
+    threads: config["threads"]
+    resources:
+        mem_mb=1500,
+        runtime=5,
+        gpu=1 if config["device"] != "cpu" else 0,
+    message:
+        "evaluate {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"
+    shell:
+        "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
+        " {params.runs} --settings {params.settings:q} --device {config[device]}"
+        " --threads {threads} --out {output.rows} --details {output.details} > {log} 2>&1"
+
+
+rule evaluate_ablation:
+    input:
+        instances=rules.instances.output.instances,
+        cores=rules.tune.output.cores,
+        checkpoint=rules.train_ablation.output.checkpoint,
+    output:
+        rows=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.csv",
+    params:
+        code=plan.code("evaluate"),
+        method=config["ablation"]["method"],
+        settings=lambda wildcards: plan.controller(wildcards.variant),
+    log:
+        f"{RUN}/logs/evaluate_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/evaluate_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.tsv"
+    threads: config["threads"]
+    resources:
+        mem_mb=1500,
+        runtime=5,
+        gpu=1 if config["device"] != "cpu" else 0,
+    message:
+        "evaluate the variant {wildcards.variant} on {wildcards.case}, seed {wildcards.seed}"
+    shell:
+        "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
+        " {params.method}@paper={input.checkpoint} --settings {params.settings:q}"
+        " --experiment ablation --label {wildcards.variant} --device {config[device]}"
+        " --threads {threads} --out {output.rows} > {log} 2>&1"
+
+
+rule time:
+    input:
+        instances=rules.instances.output.instances,
+        cores=rules.tune.output.cores,
+    output:
+        rows=f"{RUN}/timing/{{case}}-{{seed}}.csv",
+    params:
+        code=plan.code("time"),
+        depths=config["synthetic"]["depths"],
+        methods=config["synthetic"]["methods"],
+        settings=plan.controller(),
+        warm_up=config["timing"]["warm_up"],
+        repeats=config["timing"]["repeats"],
+    log:
+        f"{RUN}/logs/time/{{case}}-{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/time/{{case}}-{{seed}}.tsv"
+    # Every core, so that nothing runs beside it.
+    threads: workflow.cores
+    resources:
+        mem_mb=1500,
+        runtime=10,
+        gpu=1 if config["device"] != "cpu" else 0,
+    message:
+        "time the methods on {wildcards.case}, seed {wildcards.seed}"
+    shell:
+        "python -m rcdrs time {input.instances} --cores {input.cores} --depth {params.depths}"
+        " --method {params.methods} --settings {params.settings:q} --warm-up {params.warm_up}"
+        " --repeats {params.repeats} --device {config[device]} --threads {config[threads]}"
+        " --out {output.rows} > {log} 2>&1"

@@ -1,0 +1,46 @@
+# Instances of a case and seed, and the fixed core selected on their validation split.
+
+
+rule instances:
+    output:
+        instances=f"{RUN}/instances/{{case}}-{{seed}}.npz",
+    params:
+        code=plan.code("instances"),
+        sizes=plan.sizes(),
+    log:
+        f"{RUN}/logs/instances/{{case}}-{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/instances/{{case}}-{{seed}}.tsv"
+    threads: config["threads"]
+    resources:
+        mem_mb=1000,
+        runtime=5,
+    message:
+        "generate {wildcards.case}, seed {wildcards.seed}"
+    shell:
+        "python -m rcdrs instances {wildcards.case} --seed {wildcards.seed}"
+        " --sizes {params.sizes:q} --threads {threads} --out {output.instances} > {log} 2>&1"
+
+
+rule tune:
+    input:
+        instances=rules.instances.output.instances,
+    output:
+        cores=f"{RUN}/cores/{{case}}-{{seed}}.json",
+    params:
+        code=plan.code("tune"),
+        depths=lambda wildcards: plan.depths(wildcards.case),
+        grid=plan.grid(),
+    log:
+        f"{RUN}/logs/tune/{{case}}-{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/tune/{{case}}-{{seed}}.tsv"
+    threads: config["threads"]
+    resources:
+        mem_mb=1500,
+        runtime=10,
+    message:
+        "tune the core of {wildcards.case}, seed {wildcards.seed}"
+    shell:
+        "python -m rcdrs tune {input.instances} --depth {params.depths} --grid {params.grid:q}"
+        " --threads {threads} --out {output.cores} > {log} 2>&1"
