@@ -25,7 +25,7 @@ wildcard_constraints:
     seed=r"\d+",
     K=r"\d+",
     method="[A-Za-z-]+",
-    recipe="[a-z_]+",
+    recipe="|".join(config["recipes"]),
     variant="[a-z_]+",
     table="[a-z0-9_]+",
 

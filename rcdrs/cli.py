@@ -29,9 +29,10 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
-    from rcdrs.runtime import configure
+    from rcdrs.runtime import configure, end_with_parent
 
     try:
+        end_with_parent()
         configure(options.threads)
         options.run(options)
     except (ValueError, TypeError, OSError) as error:
@@ -94,7 +95,7 @@ def evaluate(options: argparse.Namespace) -> None:
         options.experiment,
         options.label,
     )
-    _show(rows, options.out, write_rows)
+    _show(rows, options, write_rows)
     if options.details is not None:
         write_details(details, options.details)
 
@@ -113,7 +114,52 @@ def time(options: argparse.Namespace) -> None:
         options.repeats,
         options.settings.get("controller"),
     )
-    _show(rows, options.out, write_rows)
+    _show(rows, options, write_rows)
+
+
+def table(options: argparse.Namespace) -> None:
+    from rcdrs.files import replacing
+    from rcdrs.reporting.tables import find_table, render, values
+
+    find_table(options.name)
+    rows, times = _read_rows(options.rows), _read_rows(options.times)
+    content = render(options.name, options.config, rows, times)
+    with replacing(options.out) as temporary:
+        temporary.write_text(content[f"{options.name}.tex"])
+    # Every table also as data: its own CSV where it has one, else its cells.
+    data = content.get(f"{options.name}.csv")
+    if data is None:
+        cells = values(options.name, options.config, rows, times)
+        data = cells.drop(columns="query").to_csv(index=False)
+    with replacing(options.out.with_suffix(".csv")) as temporary:
+        temporary.write_text(data)
+    print(f"wrote {options.out}")
+
+
+def preview(options: argparse.Namespace) -> None:
+    import subprocess
+    import tempfile
+
+    from rcdrs.files import replacing
+    from rcdrs.reporting.tables import preview as document
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "preview.tex"
+        source.write_text(document([path.resolve() for path in options.tables]))
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name]
+        try:
+            result = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                "pdflatex is not installed: the preview needs LaTeX (Debian: texlive-latex-extra)."
+            ) from error
+        if result.returncode:
+            raise ValueError(f"pdflatex failed:\n{result.stdout[-2000:]}")
+        with replacing(options.out) as temporary:
+            temporary.write_bytes(source.with_suffix(".pdf").read_bytes())
+    print(f"wrote {options.out}")
 
 
 def bench(options: argparse.Namespace) -> None:
@@ -138,13 +184,35 @@ def calibrate(options: argparse.Namespace) -> None:
         print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 
 
-def _show(rows: pd.DataFrame, out: Path | None, write: Callable[..., None]) -> None:
-    """To the file, or to the terminal where none is named."""
-    if out is None:
+def _show(rows: pd.DataFrame, options: argparse.Namespace, write: Callable[..., None]) -> None:
+    """To the file, with where it comes from beside it, or to the terminal where none is named."""
+    if options.out is None:
         print(rows.to_string(index=False, float_format="{:.3g}".format))
-    else:
-        write(rows, out)
-        print(f"wrote {out}")
+        return
+    from rcdrs.files import replacing
+    from rcdrs.release import origin
+    from rcdrs.stages import device
+
+    write(rows, options.out)
+    source = origin(options.stamp, str(device(options.device)))
+    with replacing(options.out.with_suffix(".json")) as temporary:
+        temporary.write_text(json.dumps(source, indent=1) + "\n")
+    print(f"wrote {options.out}")
+
+
+def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:
+    """The rows of all files; a damaged one is named."""
+    import pandas as pd
+
+    frames = []
+    for path in paths:
+        try:
+            frames.append(pd.read_csv(path))
+        except (ValueError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
+            ) from error
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _positive(text: str) -> int:
@@ -216,6 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
     sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD or METHOD@RECIPE=CHECKPOINT")
     sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
+    sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
     sub.add_argument("--details", type=Path, help=".npz file for the metrics of each instance")
     sub.add_argument("--experiment", default="synthetic", help="what the rows call it")
     sub.add_argument("--label", help="what the rows call the method (default: its name)")
@@ -227,6 +296,18 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--warm-up", type=int, default=1, help="passes before (default: 1)")
     sub.add_argument("--repeats", type=_positive, default=3, help="passes timed (default: 3)")
     sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
+    sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
+
+    sub = verb("table", table, "render one table of the paper from seed-level CSVs")
+    sub.add_argument("name", help="synthetic_k20, coverage, ...")
+    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
+    sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
+    sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
+    sub.add_argument("--out", type=Path, required=True, help="the .tex file; a .csv goes beside it")
+
+    sub = verb("preview", preview, "compile rendered tables into one PDF")
+    sub.add_argument("tables", type=Path, nargs="+", help="rendered .tex files")
+    sub.add_argument("--out", type=Path, required=True, help="the .pdf file to write")
 
     sub = verb("bench", bench, "time a rollout against its floor, or every method's inference")
     sub.add_argument("what", choices=("step", "solve"))

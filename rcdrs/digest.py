@@ -22,6 +22,7 @@ def settings_digest(values: Any) -> str:
     return _short(json.dumps(values, sort_keys=True))
 
 
+@cache
 def code_digest(function: str, module: str = "rcdrs.stages") -> str:
     """Of a function, the functions of its module that it uses, and the modules it imports from."""
     tree = _tree(module)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rcdrs.digest import code_digest, settings_digest
 from rcdrs.protocol import Config, check, merge
+from rcdrs.release import Released
 
 #: Methods that are trained, in either recipe.
 LEARNED = ("L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv")
@@ -25,6 +26,16 @@ STAGES = {
     "evaluate": "evaluate_runs",
     "time": "time_methods",
 }
+#: The stages behind each kind of result.
+BEHIND = {
+    "synthetic": ("instances", "tune", "train", "evaluate"),
+    "ablation": ("instances", "tune", "train", "evaluate"),
+    "timing": ("instances", "tune", "time"),
+}
+
+
+class StaleResult(ValueError):
+    """A released result was insisted on, but it is missing or stale."""
 
 
 @dataclass(frozen=True)
@@ -108,16 +119,71 @@ class Plan:
     # Digests.
 
     def code(self, stage: str) -> str:
+        if stage == "table":
+            return code_digest("render", "rcdrs.reporting.tables")
         return code_digest(STAGES[stage])
 
-    def digest(self, *stages: str) -> dict[str, str]:
-        """Of everything behind a seed-level CSV: code and settings."""
-        sections = ("synthetic", "grid", "base_action", "controller", "recipes", "threads")
-        settings = {name: self.config[name] for name in sections}
-        # Which settings are asked for does not change what one of them gives.
-        chosen = ("families", "scales", "depths")
-        settings["synthetic"] = {k: v for k, v in settings["synthetic"].items() if k not in chosen}
+    def digest(self, name: str) -> dict[str, str]:
+        """Of everything behind a result: code and settings.  `name` is as in `result`."""
+        kind, *rest = name.split("/")
+        settings: Any = {
+            "instances": self.config["synthetic"]["instances"],
+            "grid": self.config["grid"],
+            "base_action": self.config["base_action"],
+            "threads": self.config["threads"],
+        }
+        if kind == "timing":
+            settings |= {"timing": self.config["timing"], "controller": self.config["controller"]}
+        elif kind == "ablation":
+            settings |= {"training": self.training("paper", rest[0])}
+            settings |= {"method": self.config["ablation"]["method"]}
+        else:
+            settings |= {"training": [self.training(recipe) for recipe in self.config["recipes"]]}
+            settings |= {key: self.config["synthetic"][key] for key in ("methods", "extended")}
         return {
-            "code": settings_digest([self.code(stage) for stage in stages]),
+            "code": settings_digest([self.code(stage) for stage in BEHIND[kind]]),
             "settings": settings_digest(settings),
         }
+
+    def stamp(self, name: str) -> str:
+        return json.dumps(self.digest(name))
+
+    # Results: what a run computed, or what was released and still holds.
+
+    def result(self, name: str) -> str:
+        """The file of a result such as ``synthetic/socp-hard-0-K20.csv``, released or computed."""
+        mode = self.config.get("results", "auto")
+        if mode != "recompute" and self.released.holds(name, self.digest(name)):
+            return str(self.released.path(name))
+        if mode == "released":
+            raise StaleResult(
+                f"{name} is {self.released.state(name, self.digest(name))} in "
+                f"{self.released.folder}: leave out results=released to compute it."
+            )
+        return f"{self.folder}/{name}"
+
+    def rows_behind(self, table: str) -> list[str]:
+        """The seed-level results a table is made from."""
+        from rcdrs.reporting.tables import needs
+
+        found = needs(table, self.config)
+        names = [
+            f"synthetic/{c}-{seed}-K{K}.csv" for c, seed, K in found.synthetic + found.extended
+        ]
+        names += [f"ablation/{v}/{c}-{seed}-K{K}.csv" for c, seed, K, v in found.ablation]
+        return list(dict.fromkeys(names))
+
+    def times_behind(self, table: str) -> list[str]:
+        from rcdrs.reporting.tables import needs
+
+        found = needs(table, self.config)
+        return list(dict.fromkeys(f"timing/{case}-{seed}.csv" for case, seed, _ in found.timing))
+
+    def tables_config(self) -> str:
+        """What the tables show of the configuration: all but where and on what it runs."""
+        hidden = ("run", "results", "device", "threads")
+        return json.dumps({key: value for key, value in self.config.items() if key not in hidden})
+
+    @cached_property
+    def released(self) -> Released:
+        return Released.read(self.root / "results/released")

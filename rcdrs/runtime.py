@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
+import threading
+import time
 
 import torch
 
@@ -27,3 +30,32 @@ def configure(threads: int = 1) -> None:
             libc = ctypes.CDLL(None)
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def end_with_parent() -> None:
+    """End this process when the workflow that started it is gone, even if it was killed.
+
+    The workflow names itself in ``RCDRS_PARENT`` as host:pid; on another host, as on a cluster,
+    there is nothing to watch.  Without this, a killed workflow would leave jobs writing files
+    that its successor computes again.
+    """
+    host, _, pid = os.environ.get("RCDRS_PARENT", "").rpartition(":")
+    if host != platform.node() or not pid.isdigit():
+        return
+
+    def watch() -> None:
+        while _alive(int(pid)):
+            time.sleep(1)
+        os._exit(143)  # as after a SIGTERM
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

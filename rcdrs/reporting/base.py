@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from rcdrs.reporting.coverage import RCDRS, compared_methods
 from rcdrs.reporting.formatting import Style, bold, math_mode, setting, typeset
-from rcdrs.reporting.results import Config, Query, Results, Statistic
+from rcdrs.reporting.results import TIME, Config, Query, Results, Statistic
 
 #: One seed of one setting: case ("socp-hard"), seed, depth K.
 Setting = tuple[str, int, int]
@@ -74,18 +76,23 @@ def measured(row: str, column: str, found: Statistic, style: Style, block: str =
     )
 
 
-def bold_best(cells: list[Cell], style: Style) -> list[Cell]:
-    """The cells with the lowest in every column bold, as printed: equal numbers are both bold."""
+def bold_best(
+    cells: list[Cell], style: Style, along: Literal["column", "row"] = "column"
+) -> list[Cell]:
+    """The cells with the lowest in every column (or row) bold; times are not ranked.
+
+    Numbers are compared as printed: equal ones are both bold.
+    """
+    shown = [math.inf if c.mean is None else style.rounded(c.mean) for c in cells]
     best: dict[str, float] = {}
-    for cell in cells:
-        assert cell.mean is not None
-        shown = style.rounded(cell.mean)
-        best[cell.column] = min(best.get(cell.column, shown), shown)
+    for cell, value in zip(cells, shown, strict=True):
+        line = getattr(cell, along)
+        best[line] = min(best.get(line, math.inf), value)
     return [
         replace(cell, bold=True, text=bold(cell.text))
-        if cell.mean is not None and style.rounded(cell.mean) == best[cell.column]
+        if cell.metric != TIME and value == best[getattr(cell, along)]
         else cell
-        for cell in cells
+        for cell, value in zip(cells, shown, strict=True)
     ]
 
 
@@ -121,6 +128,18 @@ def require(table: str, config: Config, **wanted: Sequence[Any]) -> None:
                 f"table {table} is about {missing}, but synthetic.{key} of the configuration is "
                 f"{present}: add it there (workflow/config/, or --config), or leave the table out."
             )
+
+
+def require_compared(table: str, config: Config, recipe: str) -> None:
+    """An error unless both RCDRS variants with that recipe and something to compare with run."""
+    require(table, config, methods=RCDRS)
+    if recipe != "paper":
+        require(table, config, extended=RCDRS)
+    if not compared_methods(config):
+        raise ValueError(
+            f"table {table} compares RCDRS with other methods, but synthetic.methods of the "
+            "configuration has none: add one there (workflow/config/), or leave the table out."
+        )
 
 
 def spread(config: Config) -> str:

@@ -52,7 +52,8 @@ def math_mode(text: str) -> str:
 
 def bold(text: str) -> str:
     """A number of `Style.mean_std` in bold."""
-    return math_mode(rf"\mathbf{{{text.removeprefix(r'\(').removesuffix(r'\)')}}}")
+    inner = text.removeprefix(r"\(").removesuffix(r"\)")
+    return math_mode(rf"\mathbf{{{inner}}}")
 
 
 def percent(value: float) -> str:
@@ -64,17 +65,12 @@ def setting(value: float) -> str:
     """A number of the configuration, exact, without delimiters: 0.3, 64, 10^{-3}."""
     if isinstance(value, int):
         return str(value)
-    mantissa, _, exponent = repr_scientific(value)
+    digits = next(n for n in range(17) if float(f"{value:.{n}e}") == value)
+    mantissa, _, power = f"{value:.{digits}e}".partition("e")
+    exponent = int(power)
     if abs(exponent) < 3:
         return f"{value:g}"
     return f"10^{{{exponent}}}" if mantissa == "1" else rf"{mantissa}\cdot10^{{{exponent}}}"
-
-
-def repr_scientific(value: float) -> tuple[str, str, int]:
-    """Shortest mantissa and exponent that give `value` back."""
-    digits = next(n for n in range(17) if float(f"{value:.{n}e}") == value)
-    mantissa, e, exponent = f"{value:.{digits}e}".partition("e")
-    return mantissa, e, int(exponent)
 
 
 def header(metric: str) -> str:
@@ -90,13 +86,14 @@ _METHOD = re.compile(
 )
 _GREEK = re.compile(r"\b(?:alpha|beta|rho)(?:\+(?:alpha|beta|rho))*\b")
 _DEPTH = re.compile(r"\bK=\d+\b")
-_RECIPE = re.compile(r"\blog\\_kkt\b")
+_RECIPE = re.compile(r"\b(?:paper|log\\_kkt)\b")
 
 
 def typeset(text: str) -> str:
-    """Plain text as LaTeX: methods in small capitals, Greek names and depths as formulas."""
+    """Plain text as LaTeX: methods in small capitals, recipes in typewriter,
+    Greek names and depths as formulas."""
     text = text.translate(_SPECIAL)
     text = _METHOD.sub(lambda found: rf"\textsc{{{found[0]}}}", text)
-    text = _GREEK.sub(lambda found: math_mode(re.sub(r"(?=[abr])\b", r"\\", found[0])), text)
+    text = _GREEK.sub(lambda found: math_mode("\\" + found[0].replace("+", "+\\")), text)
     text = _RECIPE.sub(lambda found: rf"\texttt{{{found[0]}}}", text)
     return _DEPTH.sub(lambda found: math_mode(found[0]), text)

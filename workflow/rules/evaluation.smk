@@ -14,10 +14,7 @@ rule evaluate:
     output:
         rows=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.csv",
         details=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.npz",
-    params:
-        code=plan.code("evaluate"),
-        runs=lambda wildcards: plan.runs(wildcards.case, wildcards.seed, wildcards.K),
-        settings=plan.controller(),
+        origin=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.json",
     log:
         f"{RUN}/logs/evaluate/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
@@ -27,12 +24,18 @@ rule evaluate:
         mem_mb=1500,
         runtime=5,
         gpu=1 if config["device"] != "cpu" else 0,
+    params:
+        code=plan.code("evaluate"),
+        stamp=plan.stamp("synthetic/"),
+        runs=lambda wildcards: plan.runs(wildcards.case, wildcards.seed, wildcards.K),
+        settings=plan.controller(),
     message:
         "evaluate {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"
     shell:
         "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
         " {params.runs} --settings {params.settings:q} --device {config[device]}"
-        " --threads {threads} --out {output.rows} --details {output.details} > {log} 2>&1"
+        " --threads {threads} --stamp {params.stamp:q} --out {output.rows}"
+        " --details {output.details} > {log} 2>&1"
 
 
 rule evaluate_ablation:
@@ -42,10 +45,7 @@ rule evaluate_ablation:
         checkpoint=rules.train_ablation.output.checkpoint,
     output:
         rows=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.csv",
-    params:
-        code=plan.code("evaluate"),
-        method=config["ablation"]["method"],
-        settings=lambda wildcards: plan.controller(wildcards.variant),
+        origin=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.json",
     log:
         f"{RUN}/logs/evaluate_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
@@ -55,13 +55,18 @@ rule evaluate_ablation:
         mem_mb=1500,
         runtime=5,
         gpu=1 if config["device"] != "cpu" else 0,
+    params:
+        code=plan.code("evaluate"),
+        stamp=lambda wildcards: plan.stamp(f"ablation/{wildcards.variant}"),
+        method=config["ablation"]["method"],
+        settings=lambda wildcards: plan.controller(wildcards.variant),
     message:
         "evaluate the variant {wildcards.variant} on {wildcards.case}, seed {wildcards.seed}"
     shell:
         "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
         " {params.method}@paper={input.checkpoint} --settings {params.settings:q}"
         " --experiment ablation --label {wildcards.variant} --device {config[device]}"
-        " --threads {threads} --out {output.rows} > {log} 2>&1"
+        " --threads {threads} --stamp {params.stamp:q} --out {output.rows} > {log} 2>&1"
 
 
 rule time:
@@ -70,13 +75,7 @@ rule time:
         cores=rules.tune.output.cores,
     output:
         rows=f"{RUN}/timing/{{case}}-{{seed}}.csv",
-    params:
-        code=plan.code("time"),
-        depths=config["synthetic"]["depths"],
-        methods=config["synthetic"]["methods"],
-        settings=plan.controller(),
-        warm_up=config["timing"]["warm_up"],
-        repeats=config["timing"]["repeats"],
+        origin=f"{RUN}/timing/{{case}}-{{seed}}.json",
     log:
         f"{RUN}/logs/time/{{case}}-{{seed}}.log",
     benchmark:
@@ -87,10 +86,18 @@ rule time:
         mem_mb=1500,
         runtime=10,
         gpu=1 if config["device"] != "cpu" else 0,
+    params:
+        code=plan.code("time"),
+        stamp=plan.stamp("timing/"),
+        depths=config["synthetic"]["depths"],
+        methods=config["synthetic"]["methods"],
+        settings=plan.controller(),
+        warm_up=config["timing"]["warm_up"],
+        repeats=config["timing"]["repeats"],
     message:
         "time the methods on {wildcards.case}, seed {wildcards.seed}"
     shell:
         "python -m rcdrs time {input.instances} --cores {input.cores} --depth {params.depths}"
         " --method {params.methods} --settings {params.settings:q} --warm-up {params.warm_up}"
         " --repeats {params.repeats} --device {config[device]} --threads {config[threads]}"
-        " --out {output.rows} > {log} 2>&1"
+        " --stamp {params.stamp:q} --out {output.rows} > {log} 2>&1"

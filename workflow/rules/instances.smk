@@ -4,9 +4,6 @@
 rule instances:
     output:
         instances=f"{RUN}/instances/{{case}}-{{seed}}.npz",
-    params:
-        code=plan.code("instances"),
-        sizes=plan.sizes(),
     log:
         f"{RUN}/logs/instances/{{case}}-{{seed}}.log",
     benchmark:
@@ -15,6 +12,9 @@ rule instances:
     resources:
         mem_mb=1000,
         runtime=5,
+    params:
+        code=plan.code("instances"),
+        sizes=plan.sizes(),
     message:
         "generate {wildcards.case}, seed {wildcards.seed}"
     shell:
@@ -27,10 +27,6 @@ rule tune:
         instances=rules.instances.output.instances,
     output:
         cores=f"{RUN}/cores/{{case}}-{{seed}}.json",
-    params:
-        code=plan.code("tune"),
-        depths=lambda wildcards: plan.depths(wildcards.case),
-        grid=plan.grid(),
     log:
         f"{RUN}/logs/tune/{{case}}-{{seed}}.log",
     benchmark:
@@ -39,6 +35,10 @@ rule tune:
     resources:
         mem_mb=1500,
         runtime=10,
+    params:
+        code=plan.code("tune"),
+        depths=lambda wildcards: plan.depths(wildcards.case),
+        grid=plan.grid(),
     message:
         "tune the core of {wildcards.case}, seed {wildcards.seed}"
     shell:

@@ -8,9 +8,6 @@ rule train:
     output:
         checkpoint=f"{RUN}/checkpoints/{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.pt",
         curve=f"{RUN}/checkpoints/{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.csv",
-    params:
-        code=plan.code("train"),
-        settings=lambda wildcards: plan.training(wildcards.recipe),
     log:
         f"{RUN}/logs/train/{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
@@ -20,6 +17,9 @@ rule train:
         mem_mb=3000,
         runtime=30,
         gpu=1 if config["device"] != "cpu" else 0,
+    params:
+        code=plan.code("train"),
+        settings=lambda wildcards: plan.training(wildcards.recipe),
     message:
         "train {wildcards.method} ({wildcards.recipe}) on {wildcards.case},"
         " K={wildcards.K}, seed {wildcards.seed}"
@@ -37,10 +37,6 @@ rule train_ablation:
     output:
         checkpoint=f"{RUN}/checkpoints/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.pt",
         curve=f"{RUN}/checkpoints/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.csv",
-    params:
-        code=plan.code("train"),
-        settings=lambda wildcards: plan.training("paper", wildcards.variant),
-        method=config["ablation"]["method"],
     log:
         f"{RUN}/logs/train_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
@@ -50,6 +46,10 @@ rule train_ablation:
         mem_mb=3000,
         runtime=30,
         gpu=1 if config["device"] != "cpu" else 0,
+    params:
+        code=plan.code("train"),
+        settings=lambda wildcards: plan.training("paper", wildcards.variant),
+        method=config["ablation"]["method"],
     message:
         "train the variant {wildcards.variant} on {wildcards.case}, seed {wildcards.seed}"
     shell:

@@ -1,0 +1,77 @@
+# Tables from seed-level CSVs, each a target of its own: table_synthetic_k20, table_coverage, ...
+
+
+def rows_behind(wildcards):
+    return [plan.result(name) for name in plan.rows_behind(wildcards.table)]
+
+
+def times_behind(wildcards):
+    return [plan.result(name) for name in plan.times_behind(wildcards.table)]
+
+
+rule render:
+    input:
+        rows=rows_behind,
+        times=times_behind,
+        templates=collect(
+            f"{workflow.basedir}/workflow/templates/{{name}}",
+            name=[
+                path.name
+                for path in Path(workflow.basedir, "workflow/templates").iterdir()
+            ],
+        ),
+    output:
+        tex=f"{plan.tables_folder}/{{table}}.tex",
+        csv=f"{plan.tables_folder}/{{table}}.csv",
+    log:
+        f"{RUN}/logs/render/{{table}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/render/{{table}}.tsv"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=5,
+    params:
+        code=plan.code("table"),
+        config=plan.tables_config(),
+    message:
+        "render the table {wildcards.table}"
+    shell:
+        "python -m rcdrs table {wildcards.table} --config {params.config:q}"
+        " --rows {input.rows} --times {input.times} --out {output.tex} > {log} 2>&1"
+
+
+rule preview:
+    input:
+        tables=collect(f"{plan.tables_folder}/{{table}}.tex", table=TABLES),
+    output:
+        pdf=f"{plan.tables_folder}/preview.pdf",
+    log:
+        f"{RUN}/logs/preview.log",
+    benchmark:
+        f"{RUN}/benchmarks/preview.tsv"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=5,
+    message:
+        "compile every table into {output.pdf}"
+    shell:
+        "python -m rcdrs preview {input.tables} --out {output.pdf} > {log} 2>&1"
+
+
+for name in TABLES:
+
+    rule:
+        name:
+            f"table_{name}"
+        input:
+            f"{plan.tables_folder}/{name}.tex",
+        localrule: True
+
+
+rule paper_tables:
+    default_target: True
+    input:
+        [f"{plan.tables_folder}/{name}.tex" for name in TABLES],
+    localrule: True
