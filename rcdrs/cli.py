@@ -147,16 +147,20 @@ def preview(options: argparse.Namespace) -> None:
         source = Path(folder) / "preview.tex"
         source.write_text(document([path.resolve() for path in options.tables]))
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name]
-        try:
-            result = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                "pdflatex is not installed: the preview needs LaTeX (Debian: texlive-latex-extra)."
-            ) from error
-        if result.returncode:
-            raise ValueError(f"pdflatex failed:\n{result.stdout[-2000:]}")
+        for _ in range(4):  # long tables settle their column widths in several passes
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, capture_output=True, text=True, check=False
+                )
+            except FileNotFoundError as error:
+                raise FileNotFoundError(
+                    "pdflatex is not installed: the preview needs LaTeX "
+                    "(Debian: texlive-latex-extra)."
+                ) from error
+            if done.returncode:
+                raise ValueError(f"pdflatex failed:\n{done.stdout[-2000:]}")
+            if "Rerun" not in done.stdout:
+                break
         with replacing(options.out) as temporary:
             temporary.write_bytes(source.with_suffix(".pdf").read_bytes())
     print(f"wrote {options.out}")
@@ -195,7 +199,7 @@ def _show(rows: pd.DataFrame, options: argparse.Namespace, write: Callable[..., 
 
     write(rows, options.out)
     source = origin(options.stamp, str(device(options.device)))
-    with replacing(options.out.with_suffix(".json")) as temporary:
+    with replacing(options.out.with_suffix(".origin.json")) as temporary:
         temporary.write_text(json.dumps(source, indent=1) + "\n")
     print(f"wrote {options.out}")
 
@@ -213,6 +217,13 @@ def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:
                 f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
             ) from error
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
 
 
 def _positive(text: str) -> int:
@@ -293,7 +304,7 @@ def _parser() -> argparse.ArgumentParser:
     tuned(sub)
     sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
     sub.add_argument("--method", nargs="+", help="default: all")
-    sub.add_argument("--warm-up", type=int, default=1, help="passes before (default: 1)")
+    sub.add_argument("--warm-up", type=_natural, default=1, help="passes before (default: 1)")
     sub.add_argument("--repeats", type=_positive, default=3, help="passes timed (default: 3)")
     sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
     sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")

@@ -144,7 +144,7 @@ class SolverLayer(nn.Module):
         single: bool = False,
     ) -> Solution:
         """Solve a `ConicProgram`, which brings its own A and keeps its factorisation."""
-        if self.affine.is_of(program.A):
+        if program.A is self.A:
             program = program.with_affine(self.affine)
         if start is not None:
             start = check_state(program, start)
@@ -159,9 +159,13 @@ class SolverLayer(nn.Module):
     def from_options(cls, A: Tensor, cone: Cone, depth: int, options: dict[str, Any]) -> Self:
         return cls(A, cone, depth, **options)
 
-    def save(self, path: str | Path) -> None:
-        """Write configuration and weights; A and the cone are the user's and are not stored."""
+    def save(self, path: str | Path, trained: dict[str, Any] | None = None) -> None:
+        """Write configuration and weights; A and the cone are the user's and are not stored.
+
+        `trained` may say, in plain values, what the layer was trained for.
+        """
         config = {
+            "trained": trained or {},
             "layer": type(self).__name__,
             "shape of A": list(self.A.shape),
             "cone": repr(self.cone),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,12 @@ def load(*paths: str | Path, schema: str | Path) -> Config:
             stored = yaml.safe_load(Path(path).read_text())
         except yaml.YAMLError as error:
             raise ConfigError(f"{path} is not YAML: {error}") from error
-        config = merge(config, stored or {})
+        stored = {} if stored is None else stored
+        if not isinstance(stored, dict):
+            raise ConfigError(
+                f"{path} holds {type(stored).__name__}, expected sections of settings"
+            )
+        config = merge(config, stored)
     return check(config, schema)
 
 
@@ -44,6 +51,12 @@ def check(config: Config, schema: str | Path) -> Config:
     )
     if problems:
         raise ConfigError("; ".join(_describe(problem) for problem in problems[:5]))
+    for place, value in _numbers(config):
+        if not math.isfinite(value):
+            raise ConfigError(f"{place} is {value}, expected a finite number")
+    for name, (low, high) in config["controller"].get("ranges", {}).items():
+        if low >= high:
+            raise ConfigError(f"controller.ranges.{name} is [{low}, {high}], expected low < high")
     ablation = config["ablation"]
     for number, row in enumerate(ablation["rows"]):
         if row["variant"] not in ablation["variants"]:
@@ -52,6 +65,18 @@ def check(config: Config, schema: str | Path) -> Config:
                 f"ablation.rows[{number}].variant is {row['variant']!r}, expected one of {known}"
             )
     return config
+
+
+def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
+    """Every float of a configuration with its place."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _numbers(part, f"{place}.{key}" if place else key)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _numbers(part, f"{place}[{index}]")
+    elif isinstance(value, float):
+        yield place, value
 
 
 def _describe(problem: Any) -> str:

@@ -90,8 +90,8 @@ def release(run: Path, folder: Path, current: Callable[[str], Digest]) -> dict[s
     released = Released.read(folder)
     entries = dict(released.entries)
     told: dict[str, list[str]] = {"released": [], "unchanged": [], "stale": []}
-    for stamp in sorted(run.glob("*/**/*.json")):
-        rows = stamp.with_suffix(".csv")
+    for stamp in sorted(run.glob("*/**/*.origin.json")):
+        rows = stamp.with_name(stamp.name.removesuffix(".origin.json") + ".csv")
         if not rows.exists():
             continue
         source = json.loads(stamp.read_text())

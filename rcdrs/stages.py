@@ -16,7 +16,7 @@ import torch
 from rcdrs.baselines.grid_drs import select_core
 from rcdrs.experiments.synthetic import InstanceSet, generate
 from rcdrs.files import replacing
-from rcdrs.layer import BASE_ACTION, SolverLayer
+from rcdrs.layer import BASE_ACTION, SolverLayer, check_core, read_checkpoint
 from rcdrs.methods import Method, evaluate, find_method
 from rcdrs.training import Recipe, find_recipe, train
 
@@ -37,14 +37,14 @@ class Run:
     @staticmethod
     def parse(text: str) -> Run:
         """``METHOD`` or ``METHOD@RECIPE=CHECKPOINT``."""
-        name, _, rest = text.partition("@")
+        name, learned, rest = text.partition("@")
+        recipe, _, checkpoint = rest.partition("=")
         method = find_method(name)
-        if method.learned != bool(rest):
+        if bool(learned) != method.learned or bool(checkpoint) != method.learned:
             shape = f"{name}@RECIPE=CHECKPOINT" if method.learned else name
             raise ValueError(f"{text!r} does not fit {name}, expected {shape}.")
-        if not rest:
+        if not method.learned:
             return Run(method)
-        recipe, _, checkpoint = rest.partition("=")
         find_recipe(recipe)
         return Run(method, recipe, Path(checkpoint))
 
@@ -77,7 +77,7 @@ def read_core(path: Path, depth: int) -> tuple[float, float]:
     """The core of one depth from what `tune` wrote."""
     try:
         core = json.loads(path.read_text())[str(depth)]
-        return float(core["alpha"]), float(core["beta"])
+        return check_core(float(core["alpha"]), float(core["beta"]))
     except KeyError as error:
         raise ValueError(
             f"{path} holds no core for depth {depth}: make it with `rcdrs tune --depth {depth}`."
@@ -93,6 +93,8 @@ def make_recipe(name: str, changes: dict[str, Any]) -> tuple[Recipe, str]:
     standard = find_recipe(name)
     changes = dict(changes)
     reference = changes.pop("reference", "tuned")
+    if reference not in ("tuned", "base"):
+        raise ValueError(f"reference is {reference!r}, expected base or tuned.")
     loss = type(standard.loss)(**(vars(standard.loss) | changes.pop("loss", {})))
     return Recipe(**(vars(standard) | changes | {"loss": loss})), reference
 
@@ -112,9 +114,12 @@ def train_layer(
 
     `settings` may change the common controller (``controller``) and the recipe (``recipe``).
     """
+    _check_settings(settings)
     found = find_method(method)
     if not found.learned:
         raise ValueError(f"{method} has nothing to train.")
+    if out.suffix != ".pt":
+        raise ValueError(f"out is {out}, expected a name that ends in .pt.")
     rules, reference = make_recipe(recipe, settings.get("recipe", {}))
     data = InstanceSet.load(instances).to(on)
     core = read_core(cores, depth)
@@ -132,7 +137,7 @@ def train_layer(
         resume=resume,
         label=f"{method} {data.case.name} K={depth}",
     )
-    layer.save(out)
+    layer.save(out, trained={"case": data.case.name, "seed": data.seed, "recipe": recipe})
     resume.unlink(missing_ok=True)
 
 
@@ -150,6 +155,13 @@ def evaluate_runs(
 
     With `label`, the rows bear it in place of the method's name.
     """
+    _check_settings(settings)
+    runs = list(runs)
+    names = [(label or run.method.name, run.recipe) for run in runs]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            "two runs would have the same name: with a label, evaluate them one by one."
+        )
     data = InstanceSet.load(instances).to(on)
     core = read_core(cores, depth)
     rows, details = [], {}
@@ -174,12 +186,24 @@ def _layer(
     if run.checkpoint is None:
         return built
     layer = type(built).load(run.checkpoint, data.A, cone, depth)
+    trained = read_checkpoint(run.checkpoint)[0].get("trained", {})
+    expected = {"case": data.case.name, "seed": data.seed, "recipe": run.recipe}
+    if trained != expected:
+        raise ValueError(f"{run.checkpoint} was trained for {trained}, expected {expected}.")
     if layer.options() != built.options():
         raise ValueError(
             f"{run.checkpoint} was trained as another method, controller or core than "
             f"{run.method.name} with core {core}: train it again."
         )
     return layer
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    if unknown := settings.keys() - {"controller", "recipe"}:
+        raise ValueError(
+            f"settings: unknown {', '.join(map(repr, sorted(unknown)))}, "
+            "expected controller and recipe."
+        )
 
 
 def write_rows(rows: pd.DataFrame, out: Path) -> None:

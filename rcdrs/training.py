@@ -36,6 +36,15 @@ class Recipe:
     clip: float = 5.0
     cosine: bool = False
 
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 0), ("batch", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is {value!r}, expected an integer of at least {least}.")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a positive number.")
+
 
 RECIPES = {
     "paper": Recipe(),
@@ -180,7 +189,7 @@ def _minibatches(count: int, batch: int, seed: int, epoch: int) -> Iterator[Tens
 def _check_finite(values: Tensor, index: Tensor, what: str, epoch: int) -> None:
     bad = ~torch.isfinite(values.detach())
     if bool(bad.any()):
-        found = sorted(index[bad].tolist())
+        found = sorted(index[bad.cpu()].tolist())
         shown = ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
         raise TrainingDiverged(
             f"the {what} is not finite in epoch {epoch} for {len(found)} instances ({shown})"

@@ -368,7 +368,6 @@ CARELESS = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="these reach the computation unchecked")
 @pytest.mark.parametrize("name", CARELESS)
 def test_careless_option_is_refused(capsys, work, tmp_path, name):
     verb, *options = CARELESS[name]
@@ -444,7 +443,6 @@ def test_classical_method_takes_no_checkpoint(capsys, work, method):
     assert f"'{text}' does not fit {method}, expected {method}." in message
 
 
-@pytest.mark.xfail(strict=True, reason="an empty checkpoint becomes the folder '.'")
 @pytest.mark.parametrize("text", ["RCDRS-Env@paper", "RCDRS-Env@paper=", "F-DRS@"])
 def test_half_a_run_is_named(capsys, work, text):
     assert f"{text!r} does not fit" in refusal(capsys, "evaluate", *data(work), text)

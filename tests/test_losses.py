@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import typing
@@ -11,10 +10,11 @@ import pytest
 import torch
 from conftest import awake, solved_program, times
 
-from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State, cli
+from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State
 from rcdrs.experiments.synthetic import InstanceSet, Split, generate
 from rcdrs.losses import LogKKTLoss, TerminalLoss
 from rcdrs.splitting import step
+from rcdrs.stages import train_layer
 from rcdrs.training import RECIPES, train
 
 CORE = (1.6, 0.5)
@@ -159,7 +159,7 @@ def test_training_takes_programs_and_programs_hold_no_solution():
 @pytest.mark.parametrize("method", ["RCDRS-Env", "L-PDHG"])
 @pytest.mark.parametrize("recipe", ["paper", "log_kkt"])
 def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path, monkeypatch):
-    """Trained by the command line on a file without solutions: the same bytes."""
+    """Trained on a file without solutions: the same bytes."""
     monkeypatch.setattr(
         "rcdrs.training.RECIPES",
         {name: dataclasses.replace(recipe, epochs=3) for name, recipe in RECIPES.items()},
@@ -171,19 +171,19 @@ def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path, monkeypatc
         complete.A,
         {name: without_solution(split) for name, split in complete.splits.items()},
     )
-    (tmp_path / "core.json").write_text(json.dumps({"depth": 3, "alpha": 1.6, "beta": 1.0}))
+    (tmp_path / "cores.json").write_text(json.dumps({"3": {"alpha": 1.6, "beta": 1.0}}))
     for name, instances in (("complete", complete), ("blind", blind)):
         instances.save(tmp_path / f"{name}.npz")
-        cli.train(
-            argparse.Namespace(
-                instances=tmp_path / f"{name}.npz",
-                core=tmp_path / "core.json",
-                method=method,
-                recipe=recipe,
-                seed=0,
-                out=tmp_path / name / "layer.pt",
-                curve=None,
-            )
+        train_layer(
+            tmp_path / f"{name}.npz",
+            tmp_path / "cores.json",
+            3,
+            method,
+            recipe,
+            0,
+            tmp_path / name / "layer.pt",
+            {},
+            torch.device("cpu"),
         )
     for file in ("layer.pt", "layer.csv"):
         contents = [(tmp_path / name / file).read_bytes() for name in ("complete", "blind")]

@@ -179,13 +179,15 @@ def test_grid_scores_at_most_128_instances():
 def spectral_reference(program, alpha, beta_0, depth):
     """S-ADMM one instance and one step at a time: the last z and the drives."""
     state, betas = State.zero(program), []
-    z_then, multiplier_then, beta = state.z[0], state.u[0], beta_0
+    beta = beta_0
     for k in range(1, depth + 1):
         state = step(program, state, alpha, beta)
         betas.append(beta)
+        z, multiplier = state.z[0], state.u[0] / beta
+        if k == 1:
+            z_then, multiplier_then = z, multiplier
         if k % 2 or k == depth:
             continue
-        z, multiplier = state.z[0], state.u[0] / beta
         dz, du = z - z_then, multiplier - multiplier_then
         z_then, multiplier_then = z, multiplier
         if dz @ du > 0.2 * dz.norm() * du.norm():

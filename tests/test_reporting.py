@@ -38,6 +38,7 @@ from rcdrs.reporting.tables import TABLES, behind, needs, preview, render, value
 ROOT = Path(__file__).parents[1]
 PAPER = yaml.safe_load((ROOT / "workflow/config/paper.yaml").read_text())
 SMOKE = merge(PAPER, yaml.safe_load((ROOT / "workflow/config/smoke.yaml").read_text()))
+SMOKE = SMOKE | {"seeds": [0, 1]}  # two, so that there is a deviation to show
 CONFIGS = {"paper": PAPER, "smoke": SMOKE}
 METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap")
 NOT_LEARNED = ("F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS")

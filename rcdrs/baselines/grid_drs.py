@@ -47,6 +47,11 @@ def select_core(
     Pairs and instances form one batch: pair i runs on the rows ``i * count, ...``.
     """
     count = min(scored, validation.program.batch)
+    if count < 1 or not alphas or not betas:
+        raise ValueError(
+            f"the grid has {len(alphas)} alphas and {len(betas)} betas and scores {count} "
+            "instances, expected at least one of each."
+        )
     pairs = torch.cartesian_prod(torch.tensor(alphas), torch.tensor(betas)).to(validation.x)
     alpha, beta = pairs.repeat_interleave(count, dim=0).unbind(-1)
     rows = torch.arange(count, device=pairs.device).repeat(len(pairs))

@@ -48,16 +48,16 @@ class SpectralLayer(SolverLayer):
         transition, columns, seen = begin(program, start)
         alpha = program.c.new_full((program.batch,), self.alpha)
         beta = program.c.new_full((program.batch,), self.beta)
-        zero = torch.zeros_like(beta)
-        z_then, multiplier_then = columns.z, (columns.v - columns.z) / beta
         actions: list[Tensor] = []
         for k in range(depth):
             columns, seen = transition(columns, alpha, beta)
             # rho = |c| / beta: up to |c| the scale is 1 / beta, and rho_0 / rho = beta / beta_0.
-            actions.append(torch.stack([(self.beta / beta).log() + zero, alpha, beta.log()], -1))
+            actions.append(torch.stack([(self.beta / beta).log(), alpha, beta.log()], -1))
+            z, multiplier = columns.z, (columns.v - columns.z) / beta
+            if k == 0:  # not the zero start: z and u of one state are orthogonal, and tell nothing
+                z_then, multiplier_then = z, multiplier
             if (k + 1) % PERIOD or k + 1 == depth:
                 continue
-            z, multiplier = columns.z, (columns.v - columns.z) / beta
             rho = estimate(z - z_then, multiplier - multiplier_then, 1 / beta)
             z_then, multiplier_then = z, multiplier
             new = torch.clamp(1 / rho, beta / LARGEST_CHANGE, beta * LARGEST_CHANGE)

@@ -66,8 +66,7 @@ class ControllerConfig:
         kinds: dict[str, Any] = {"envelope": Envelope, "growth": Growth, "ranges": Ranges}
         for name, kind in kinds.items():
             if parts.get(name) is not None:
-                given = {k: tuple(v) if isinstance(v, list) else v for k, v in parts[name].items()}
-                parts[name] = kind(**given)
+                parts[name] = _part(name, kind, parts[name])
         for name in ("features", "controls"):
             if name in parts:
                 parts[name] = tuple(parts[name])
@@ -110,6 +109,14 @@ class Controller(nn.Module):
             hidden, memory = self.encoder(phi, memory)
             raw = self.head(hidden)
         return self.map(raw, previous, k), memory
+
+
+def _part(name: str, kind: Any, values: Any) -> Any:
+    try:
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    except (TypeError, AttributeError) as error:
+        keys = ", ".join(kind.__dataclass_fields__)
+        raise ValueError(f"{name} is {values!r}, expected values for {keys}.") from error
 
 
 def _check_names(argument: str, given: Any, allowed: Any) -> None:

@@ -32,6 +32,15 @@ class Ranges:
     alpha: tuple[float, float] = (0.2, 1.9)
     beta: tuple[float, float] = (1e-5, 1e2)
 
+    def __post_init__(self) -> None:
+        for name, largest in (("rho", math.inf), ("alpha", 2.0), ("beta", math.inf)):
+            low, high = getattr(self, name)
+            if not 0 < low < high < largest:
+                raise ValueError(
+                    f"the range of {name} is [{low:g}, {high:g}], expected "
+                    f"0 < low < high < {largest:g}."
+                )
+
 
 @dataclass(frozen=True)
 class Growth:

@@ -182,6 +182,8 @@ def generate(
     case = find_case(case) if isinstance(case, str) else case
     scales = scales or SCALES[case.family]
     sizes = SIZES if sizes is None else sizes
+    if sizes.keys() != set(SPLITS) or not all(count >= 1 for count in sizes.values()):
+        raise ValueError(f"sizes is {sizes}, expected positive numbers for {', '.join(SPLITS)}.")
     A = equality_matrix(_stream(case, seed, "A"), case.m, case.n, case.condition)
     arrays = {"A": A}
     for name in SPLITS:

@@ -14,7 +14,7 @@ rule evaluate:
     output:
         rows=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.csv",
         details=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.npz",
-        origin=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.json",
+        origin=f"{RUN}/synthetic/{{case}}-{{seed}}-K{{K}}.origin.json",
     log:
         f"{RUN}/logs/evaluate/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
@@ -45,7 +45,7 @@ rule evaluate_ablation:
         checkpoint=rules.train_ablation.output.checkpoint,
     output:
         rows=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.csv",
-        origin=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.json",
+        origin=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.origin.json",
     log:
         f"{RUN}/logs/evaluate_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
@@ -75,7 +75,7 @@ rule time:
         cores=rules.tune.output.cores,
     output:
         rows=f"{RUN}/timing/{{case}}-{{seed}}.csv",
-        origin=f"{RUN}/timing/{{case}}-{{seed}}.json",
+        origin=f"{RUN}/timing/{{case}}-{{seed}}.origin.json",
     log:
         f"{RUN}/logs/time/{{case}}-{{seed}}.log",
     benchmark:
