@@ -21,6 +21,8 @@ EXAMPLES = """examples:
   rcdrs train set.npz --cores cores.json --depth 20 --method RCDRS-Env --recipe paper --out env.pt
   rcdrs evaluate set.npz --cores cores.json --depth 20 Grid-DRS RCDRS-Env@paper=env.pt
   rcdrs time set.npz --cores cores.json --depth 20
+  rcdrs status
+  rcdrs explain synthetic_k20 RCDRS-Env ObjErr
   rcdrs bench step --case mixed-hard --depth 20 --batch 1000 --threads 1
   rcdrs calibrate socp mixed
 """
@@ -117,53 +119,15 @@ def time(options: argparse.Namespace) -> None:
     _show(rows, options, write_rows)
 
 
-def table(options: argparse.Namespace) -> None:
-    from rcdrs.files import replacing
-    from rcdrs.reporting.tables import find_table, render, values
+def _reporting(name: str) -> Callable[[argparse.Namespace], None]:
+    """A verb of `rcdrs.reporting.commands`, imported when it is called."""
 
-    find_table(options.name)
-    rows, times = _read_rows(options.rows), _read_rows(options.times)
-    content = render(options.name, options.config, rows, times)
-    with replacing(options.out) as temporary:
-        temporary.write_text(content[f"{options.name}.tex"])
-    # Every table also as data: its own CSV where it has one, else its cells.
-    data = content.get(f"{options.name}.csv")
-    if data is None:
-        cells = values(options.name, options.config, rows, times)
-        data = cells.drop(columns="query").to_csv(index=False)
-    with replacing(options.out.with_suffix(".csv")) as temporary:
-        temporary.write_text(data)
-    print(f"wrote {options.out}")
+    def run(options: argparse.Namespace) -> None:
+        from rcdrs.reporting import commands
 
+        getattr(commands, name)(options)
 
-def preview(options: argparse.Namespace) -> None:
-    import subprocess
-    import tempfile
-
-    from rcdrs.files import replacing
-    from rcdrs.reporting.tables import preview as document
-
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "preview.tex"
-        source.write_text(document([path.resolve() for path in options.tables]))
-        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name]
-        for _ in range(4):  # long tables settle their column widths in several passes
-            try:
-                done = subprocess.run(
-                    command, cwd=folder, capture_output=True, text=True, check=False
-                )
-            except FileNotFoundError as error:
-                raise FileNotFoundError(
-                    "pdflatex is not installed: the preview needs LaTeX "
-                    "(Debian: texlive-latex-extra)."
-                ) from error
-            if done.returncode:
-                raise ValueError(f"pdflatex failed:\n{done.stdout[-2000:]}")
-            if "Rerun" not in done.stdout:
-                break
-        with replacing(options.out) as temporary:
-            temporary.write_bytes(source.with_suffix(".pdf").read_bytes())
-    print(f"wrote {options.out}")
+    return run
 
 
 def bench(options: argparse.Namespace) -> None:
@@ -202,21 +166,6 @@ def _show(rows: pd.DataFrame, options: argparse.Namespace, write: Callable[..., 
     with replacing(options.out.with_suffix(".origin.json")) as temporary:
         temporary.write_text(json.dumps(source, indent=1) + "\n")
     print(f"wrote {options.out}")
-
-
-def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:
-    """The rows of all files; a damaged one is named."""
-    import pandas as pd
-
-    frames = []
-    for path in paths:
-        try:
-            frames.append(pd.read_csv(path))
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
-            ) from error
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _natural(text: str) -> int:
@@ -309,16 +258,40 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
     sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
 
-    sub = verb("table", table, "render one table of the paper from seed-level CSVs")
+    sub = verb("table", _reporting("table"), "render one table of the paper from seed-level CSVs")
     sub.add_argument("name", help="synthetic_k20, coverage, ...")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
     sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
     sub.add_argument("--out", type=Path, required=True, help="the .tex file; a .csv goes beside it")
 
-    sub = verb("preview", preview, "compile rendered tables into one PDF")
+    sub = verb("preview", _reporting("preview"), "compile rendered tables into one PDF")
     sub.add_argument("tables", type=Path, nargs="+", help="rendered .tex files")
     sub.add_argument("--out", type=Path, required=True, help="the .pdf file to write")
+
+    def configured(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--configfile", type=Path, help="over workflow/config/paper.yaml")
+
+    configured(
+        verb(
+            "status",
+            _reporting("status"),
+            "which results each table has: released, computed, missing",
+        )
+    )
+    configured(
+        verb("release", _reporting("release"), "copy a run's current results to results/released")
+    )
+
+    sub = verb(
+        "explain",
+        _reporting("explain"),
+        "where a cell of a table comes from: rows, files, code, host",
+    )
+    sub.add_argument("table", help="synthetic_k20, ablation_main, ...")
+    sub.add_argument("row", help="RCDRS-Env, ...")
+    sub.add_argument("column", help="ObjErr, r_p, ...")
+    configured(sub)
 
     sub = verb("bench", bench, "time a rollout against its floor, or every method's inference")
     sub.add_argument("what", choices=("step", "solve"))

@@ -162,6 +162,16 @@ class Plan:
             )
         return f"{self.folder}/{name}"
 
+    def state(self, name: str) -> str:
+        """``released``, ``computed`` or ``missing``; a released file of other code is ``stale``."""
+        released = self.released.state(name, self.digest(name))
+        if released == "current":
+            return "released"
+        note = Path(self.folder, name).with_suffix(".origin.json")
+        if note.exists() and json.loads(note.read_text())["digest"] == self.digest(name):
+            return "computed"
+        return "stale" if released == "stale" or note.exists() else "missing"
+
     def rows_behind(self, table: str) -> list[str]:
         """The seed-level results a table is made from."""
         from rcdrs.reporting.tables import needs

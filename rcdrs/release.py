@@ -37,8 +37,9 @@ class Released:
             return Released(Path(folder), {})
         try:
             entries = json.loads(path.read_text())
-            assert all("sha256" in entry and "digest" in entry for entry in entries.values())
-        except (ValueError, AttributeError, AssertionError) as error:
+            if not all("sha256" in entry and "digest" in entry for entry in entries.values()):
+                raise ValueError("an entry has no hash or digest")
+        except (ValueError, AttributeError) as error:
             raise DamagedRelease(
                 f"{path} is not a manifest: restore it, or write it with `rcdrs release`."
             ) from error

@@ -26,6 +26,7 @@ rule evaluate:
         gpu=1 if config["device"] != "cpu" else 0,
     params:
         code=plan.code("evaluate"),
+        device=config["device"],
         stamp=plan.stamp("synthetic/"),
         runs=lambda wildcards: plan.runs(wildcards.case, wildcards.seed, wildcards.K),
         settings=plan.controller(),
@@ -33,7 +34,7 @@ rule evaluate:
         "evaluate {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"
     shell:
         "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
-        " {params.runs} --settings {params.settings:q} --device {config[device]}"
+        " {params.runs} --settings {params.settings:q} --device {params.device}"
         " --threads {threads} --stamp {params.stamp:q} --out {output.rows}"
         " --details {output.details} > {log} 2>&1"
 
@@ -57,6 +58,7 @@ rule evaluate_ablation:
         gpu=1 if config["device"] != "cpu" else 0,
     params:
         code=plan.code("evaluate"),
+        device=config["device"],
         stamp=lambda wildcards: plan.stamp(f"ablation/{wildcards.variant}"),
         method=config["ablation"]["method"],
         settings=lambda wildcards: plan.controller(wildcards.variant),
@@ -65,7 +67,7 @@ rule evaluate_ablation:
     shell:
         "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
         " {params.method}@paper={input.checkpoint} --settings {params.settings:q}"
-        " --experiment ablation --label {wildcards.variant} --device {config[device]}"
+        " --experiment ablation --label {wildcards.variant} --device {params.device}"
         " --threads {threads} --stamp {params.stamp:q} --out {output.rows} > {log} 2>&1"
 
 
@@ -88,6 +90,8 @@ rule time:
         gpu=1 if config["device"] != "cpu" else 0,
     params:
         code=plan.code("time"),
+        device=config["device"],
+        threads=config["threads"],
         stamp=plan.stamp("timing/"),
         depths=config["synthetic"]["depths"],
         methods=config["synthetic"]["methods"],
@@ -99,5 +103,5 @@ rule time:
     shell:
         "python -m rcdrs time {input.instances} --cores {input.cores} --depth {params.depths}"
         " --method {params.methods} --settings {params.settings:q} --warm-up {params.warm_up}"
-        " --repeats {params.repeats} --device {config[device]} --threads {config[threads]}"
+        " --repeats {params.repeats} --device {params.device} --threads {params.threads}"
         " --stamp {params.stamp:q} --out {output.rows} > {log} 2>&1"

@@ -19,6 +19,7 @@ rule train:
         gpu=1 if config["device"] != "cpu" else 0,
     params:
         code=plan.code("train"),
+        device=config["device"],
         settings=lambda wildcards: plan.training(wildcards.recipe),
     message:
         "train {wildcards.method} ({wildcards.recipe}) on {wildcards.case},"
@@ -26,7 +27,7 @@ rule train:
     shell:
         "python -m rcdrs train {input.instances} --cores {input.cores} --depth {wildcards.K}"
         " --method {wildcards.method} --recipe {wildcards.recipe} --seed {wildcards.seed}"
-        " --settings {params.settings:q} --device {config[device]} --threads {threads}"
+        " --settings {params.settings:q} --device {params.device} --threads {threads}"
         " --out {output.checkpoint} > {log} 2>&1"
 
 
@@ -48,6 +49,7 @@ rule train_ablation:
         gpu=1 if config["device"] != "cpu" else 0,
     params:
         code=plan.code("train"),
+        device=config["device"],
         settings=lambda wildcards: plan.training("paper", wildcards.variant),
         method=config["ablation"]["method"],
     message:
@@ -55,5 +57,5 @@ rule train_ablation:
     shell:
         "python -m rcdrs train {input.instances} --cores {input.cores} --depth {wildcards.K}"
         " --method {params.method} --recipe paper --seed {wildcards.seed}"
-        " --settings {params.settings:q} --device {config[device]} --threads {threads}"
+        " --settings {params.settings:q} --device {params.device} --threads {threads}"
         " --out {output.checkpoint} > {log} 2>&1"

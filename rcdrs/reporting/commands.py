@@ -1,0 +1,138 @@
+"""The verbs about results: tables, their preview, releases, and where a number comes from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from rcdrs.files import replacing
+from rcdrs.plan import Plan
+from rcdrs.protocol import load
+from rcdrs.release import release as copy_current
+from rcdrs.reporting import tables
+
+
+def table(options: argparse.Namespace) -> None:
+    tables.find_table(options.name)
+    rows, times = _read_rows(options.rows), _read_rows(options.times)
+    content = tables.render(options.name, options.config, rows, times)
+    with replacing(options.out) as temporary:
+        temporary.write_text(content[f"{options.name}.tex"])
+    # Every table also as data: its own CSV where it has one, else its cells.
+    data = content.get(f"{options.name}.csv")
+    if data is None:
+        cells = tables.values(options.name, options.config, rows, times)
+        data = cells.drop(columns="query").to_csv(index=False)
+    with replacing(options.out.with_suffix(".csv")) as temporary:
+        temporary.write_text(data)
+    print(f"wrote {options.out}")
+
+
+def preview(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "preview.tex"
+        source.write_text(tables.preview([path.resolve() for path in options.tables]))
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name]
+        for _ in range(4):  # long tables settle their column widths in several passes
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, capture_output=True, text=True, check=False
+                )
+            except FileNotFoundError as error:
+                raise FileNotFoundError(
+                    "pdflatex is not installed: the preview needs LaTeX "
+                    "(Debian: texlive-latex-extra)."
+                ) from error
+            if done.returncode:
+                raise ValueError(f"pdflatex failed:\n{done.stdout[-2000:]}")
+            if "Rerun" not in done.stdout:
+                break
+        with replacing(options.out) as temporary:
+            temporary.write_bytes(source.with_suffix(".pdf").read_bytes())
+    print(f"wrote {options.out}")
+
+
+def release(options: argparse.Namespace) -> None:
+    plan = _plan(options)
+    told = copy_current(Path(plan.folder), plan.root / "results/released", plan.digest)
+    for state, names in told.items():
+        print(f"{state}: {len(names)}" + (f" ({', '.join(names[:3])}, ...)" if names else ""))
+    if told["stale"]:
+        print("stale results were computed by other code or settings: run the workflow again.")
+
+
+def status(options: argparse.Namespace) -> None:
+    plan = _plan(options)
+    for name in tables.TABLES:
+        names = plan.rows_behind(name) + plan.times_behind(name)
+        counts = Counter(plan.state(result) for result in names)
+        found = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        print(f"{name:20} {found or 'from the configuration alone'}")
+
+
+def explain(options: argparse.Namespace) -> None:
+    plan = _plan(options)
+    tables.find_table(options.table)
+    files = {name: Path(plan.result(name)) for name in plan.rows_behind(options.table)}
+    clocks = {name: Path(plan.result(name)) for name in plan.times_behind(options.table)}
+    rows, times = _read_rows(list(files.values())), _read_rows(list(clocks.values()))
+    cells = tables.values(options.table, plan.config, rows, times)
+    match = cells[(cells["row"] == options.row) & (cells["column"] == options.column)]
+    if match.empty:
+        known = ", ".join(dict.fromkeys(cells["row"])), ", ".join(dict.fromkeys(cells["column"]))
+        raise ValueError(
+            f"{options.table} has no cell {options.row!r}, {options.column!r}; "
+            f"its rows: {known[0]}; its columns: {known[1]}."
+        )
+    for _, cell in match.iterrows():
+        print(f"{cell['block']} {cell['row']}, {cell['column']}: {cell['text']}".strip())
+        source = tables.behind(cell, rows, times)
+        print(source.to_string(index=False))
+        for path in {**files, **clocks}.values():
+            if any(_holds(path, row) for _, row in source.iterrows()):
+                note = path.with_suffix(".origin.json")
+                print(f"  {path}: {_origin(plan, path, note)}")
+
+
+def _holds(path: Path, row: pd.Series) -> bool:
+    """Is this seed-level row from this file?  Files are named after what they hold."""
+    case = f"{row['family']}-{row['scale']}-{row['seed']}"
+    depth = f"-K{row['K']}" if path.parent.name != "timing" else ""
+    variant = row["experiment"] != "ablation" or path.parent.name == row["method"]
+    return path.stem == f"{case}{depth}" and variant
+
+
+def _origin(plan: Plan, path: Path, note: Path) -> str:
+    """Where a result was computed, from the note beside it or from the manifest."""
+    if note.exists():
+        return json.dumps(json.loads(note.read_text()))
+    folder = plan.released.folder
+    entry = plan.released.entries.get(str(path.relative_to(folder)), {})
+    return json.dumps({key: value for key, value in entry.items() if key != "sha256"})
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    root = Path(__file__).parents[2]
+    folder = root / "workflow"
+    files = [folder / "config/paper.yaml", *([options.configfile] if options.configfile else [])]
+    return Plan.of(load(*files, schema=folder / "schemas/config.schema.yaml"), root)
+
+
+def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:
+    """The rows of all files; a damaged one is named."""
+    frames = []
+    for path in paths:
+        try:
+            frames.append(pd.read_csv(path))
+        except (ValueError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
+            ) from error
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
