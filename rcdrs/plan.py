@@ -96,21 +96,19 @@ class Plan:
     # Settings of the stages, as JSON for the command line.
 
     def sizes(self) -> str:
-        return json.dumps(self.config["synthetic"]["instances"])
+        return _json(self.config["synthetic"]["instances"])
 
     def grid(self) -> str:
         grid = self.config["grid"]
-        return json.dumps(
-            {"alphas": grid["alpha"], "betas": grid["beta"], "scored": grid["instances"]}
-        )
+        return _json({"alphas": grid["alpha"], "betas": grid["beta"], "scored": grid["instances"]})
 
     def training(self, recipe: str, variant: str = "full") -> str:
         changes = self.config["ablation"]["variants"][variant]
         rules = merge(self.config["recipes"][recipe], {"loss": changes.get("loss", {})})
-        return json.dumps({"controller": self._controller(variant), "recipe": rules})
+        return _json({"controller": self._controller(variant), "recipe": rules})
 
     def controller(self, variant: str = "full") -> str:
-        return json.dumps({"controller": self._controller(variant)})
+        return _json({"controller": self._controller(variant)})
 
     def _controller(self, variant: str) -> dict[str, Any]:
         changes = self.config["ablation"]["variants"][variant]
@@ -146,7 +144,7 @@ class Plan:
         }
 
     def stamp(self, name: str) -> str:
-        return json.dumps(self.digest(name))
+        return _json(self.digest(name))
 
     # Results: what a run computed, or what was released and still holds.
 
@@ -192,8 +190,13 @@ class Plan:
     def tables_config(self) -> str:
         """What the tables show of the configuration: all but where and on what it runs."""
         hidden = ("run", "results", "device", "threads")
-        return json.dumps({key: value for key, value in self.config.items() if key not in hidden})
+        return _json({key: value for key, value in self.config.items() if key not in hidden})
 
     @cached_property
     def released(self) -> Released:
         return Released.read(self.root / "results/released")
+
+
+def _json(values: Any) -> str:
+    """As text that does not depend on the order in which a configuration was merged."""
+    return json.dumps(values, sort_keys=True)

@@ -129,3 +129,15 @@ def test_damaged_manifest_is_named(checkout, text):
     (checkout / "results/released" / MANIFEST).write_text(text)
     with pytest.raises(DamagedRelease, match=MANIFEST):
         Released.read(checkout / "results/released")
+
+
+def reversed_keys(value):
+    if isinstance(value, dict):
+        return {key: reversed_keys(value[key]) for key in reversed(value)}
+    return value
+
+
+@pytest.mark.parametrize("name", [NAME, "ablation/mlp/x.csv", "timing/x.csv"])
+def test_digest_does_not_depend_on_the_order_of_a_configuration(name):
+    """Snakemake and the command line merge files in different orders."""
+    assert Plan.of(CONFIG, ROOT).digest(name) == Plan.of(reversed_keys(CONFIG), ROOT).digest(name)

@@ -17,6 +17,7 @@ from rcdrs.plan import Plan
 from rcdrs.protocol import load
 from rcdrs.release import release as copy_current
 from rcdrs.reporting import tables
+from rcdrs.reporting.results import TIME
 
 
 def table(options: argparse.Namespace) -> None:
@@ -95,7 +96,7 @@ def explain(options: argparse.Namespace) -> None:
         print(f"{cell['block']} {cell['row']}, {cell['column']}: {cell['text']}".strip())
         source = tables.behind(cell, rows, times)
         print(source.to_string(index=False))
-        for path in {**files, **clocks}.values():
+        for path in (clocks if cell["metric"] == TIME else files).values():
             if any(_holds(path, row) for _, row in source.iterrows()):
                 note = path.with_suffix(".origin.json")
                 print(f"  {path}: {_origin(plan, path, note)}")

@@ -1,0 +1,68 @@
+"""The verbs about results, and a job's tie to its workflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rcdrs.cli import main
+from rcdrs.reporting.tables import TABLES
+
+ROOT = Path(__file__).parents[1]
+CONFIG = json.dumps(yaml.safe_load((ROOT / "workflow/config/paper.yaml").read_text()))
+
+
+def test_table_of_the_configuration_is_tex_and_csv(tmp_path):
+    out = tmp_path / "protocol.tex"
+    assert main(["table", "protocol", "--config", CONFIG, "--out", str(out)]) == 0
+    assert r"\begin{table*}" in out.read_text()
+    assert out.with_suffix(".csv").read_text().startswith("block,row,column")
+
+
+def test_damaged_rows_are_named_and_nothing_is_written(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_bytes(b"\xff\xfe\x00")
+    command = ["table", "coverage", "--config", CONFIG, "--rows", str(tmp_path / "rows.csv")]
+    assert main([*command, "--out", str(tmp_path / "a.tex")]) == 2
+    assert "rows.csv is not a readable CSV" in capsys.readouterr().err
+    assert not (tmp_path / "a.tex").exists()
+
+
+def test_unknown_table_lists_the_known_ones(tmp_path, capsys):
+    out = str(tmp_path / "a.tex")
+    assert main(["table", "coverge", "--config", CONFIG, "--out", out]) == 2
+    assert "synthetic_k20" in capsys.readouterr().err
+
+
+def test_status_names_every_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(TABLES)
+    assert "108 missing" in next(line for line in lines if line.startswith("coverage "))
+
+
+def test_explain_of_an_unknown_table_lists_the_known_ones(capsys):
+    assert main(["explain", "nothing", "RCDRS-Env", "ObjErr"]) == 2
+    assert "synthetic_k20" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the workflow is watched by its process id")
+def test_job_ends_with_its_workflow():
+    """A workflow that is killed leaves no job behind."""
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    watched = {"RCDRS_PARENT": f"{platform.node()}:{parent.pid}"}
+    code = "import time; from rcdrs.runtime import end_with_parent as e; e(); time.sleep(60)"
+    job = subprocess.Popen([sys.executable, "-c", code], env=os.environ | watched)
+    time.sleep(1.5)
+    assert job.poll() is None
+    parent.kill()
+    parent.wait()
+    assert job.wait(timeout=20) == 143
