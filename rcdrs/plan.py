@@ -136,7 +136,7 @@ class Plan:
             settings |= {"training": self.training("paper", rest[0])}
             settings |= {"method": self.config["ablation"]["method"]}
         else:
-            settings |= {"training": [self.training(recipe) for recipe in self.config["recipes"]]}
+            settings |= {recipe: self.training(recipe) for recipe in self.config["recipes"]}
             settings |= {key: self.config["synthetic"][key] for key in ("methods", "extended")}
         return {
             "code": settings_digest([self.code(stage) for stage in BEHIND[kind]]),
