@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor
@@ -77,3 +78,11 @@ def awake(layer, size=0.1):
         for seed, weights in enumerate(layer.parameters()):
             weights += size * random_tensor(*weights.shape, seed=seed, dtype=weights.dtype)
     return layer
+
+
+@pytest.fixture(autouse=True)
+def process_settings():
+    """A command sets threads and denormals for its process: undone for the next test in it."""
+    yield
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(False)

@@ -226,6 +226,7 @@ def test_examples_of_the_help_parse(monkeypatch):
     seen = []
     for verb in VERBS:
         monkeypatch.setattr(cli, verb, lambda options: seen.append(options.verb))
+    monkeypatch.setattr(cli, "_reporting", lambda _: lambda options: seen.append(options.verb))
     examples = [shlex.split(line)[1:] for line in cli.EXAMPLES.splitlines()[1:]]
     assert all(main(example) == 0 for example in examples)
     assert seen == [example[0] for example in examples]

@@ -54,6 +54,12 @@ def test_explain_of_an_unknown_table_lists_the_known_ones(capsys):
     assert "synthetic_k20" in capsys.readouterr().err
 
 
+def test_explain_says_what_to_compute_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", "synthetic_k20", "RCDRS-Env", "ObjErr"]) == 2
+    assert "run `snakemake --cores 2 table_synthetic_k20` first" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the workflow is watched by its process id")
 def test_job_ends_with_its_workflow():
     """A workflow that is killed leaves no job behind."""

@@ -83,6 +83,11 @@ def explain(options: argparse.Namespace) -> None:
     tables.find_table(options.table)
     files = {name: Path(plan.result(name)) for name in plan.rows_behind(options.table)}
     clocks = {name: Path(plan.result(name)) for name in plan.times_behind(options.table)}
+    if missing := [name for name, path in {**files, **clocks}.items() if not path.exists()]:
+        raise ValueError(
+            f"{options.table} is not computed yet ({len(missing)} results are missing, as "
+            f"{missing[0]}): run `snakemake --cores 2 table_{options.table}` first."
+        )
     rows, times = _read_rows(list(files.values())), _read_rows(list(clocks.values()))
     cells = tables.values(options.table, plan.config, rows, times)
     match = cells[(cells["row"] == options.row) & (cells["column"] == options.column)]
