@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rcdrs.affine import add_up, down, outer
+from rcdrs.affine import add_up, down, outer, up
 from rcdrs.problem import ConicProgram
 
 #: epsilon_c of the paper, which keeps the objective direction defined at c = 0.
@@ -19,7 +19,8 @@ class Columns(NamedTuple):
     """The splitting state between two steps, batch-last: what the fused step hands on.
 
     z is the cone-side variable, ``v = z + u`` the shadow state, ``gap = x - z``.  The offsets
-    ``V'z - d`` and ``V'v - d`` from the affine set spare the next step two products.
+    ``V'z - d`` and ``V'v - d`` from the affine set spare the next step two products; the latter
+    is not kept up where the step goes through a thin kernel.
     """
 
     z: Tensor  # (n, batch)
@@ -50,7 +51,8 @@ class Transition:
         z+ = Proj_K(v+),                              o+ = V'z+ - d
 
     Only ``V (...)`` and ``V'z+`` are products with V; the latter also gives
-    ``|A z+ - b| = |S o+|``.
+    ``|A z+ - b| = |S o+|``.  Where the kernel of A is thin, with basis N, the first line is
+    ``e = V d - z - beta g - N N'(v - 2 z)`` instead, and a is not needed.
     """
 
     def __init__(self, program: ConicProgram) -> None:
@@ -61,6 +63,8 @@ class Transition:
         self.b_norm, self.c_norm = _norm(self.b), _norm(self.c)
         self.d = self.affine.target(self.b).contiguous()
         self.unreachable = self.affine.unreachable(self.b)
+        self.null = self.affine.null
+        self.particular = None if self.null is None else up(self.affine.V, self.d)
         self.direction = self.affine.along(self.c / (self.c_norm + EPSILON_C)).contiguous()
 
     def start(self, z: Tensor | None = None, u: Tensor | None = None) -> Columns:
@@ -89,7 +93,8 @@ class Transition:
         affine = self.affine
         z, v, gap, z_offset, v_offset, consensus, residual, movement, size, objective = _Step.apply(
             state.z, state.v, state.z_offset, state.v_offset, alpha, beta,
-            self.direction, self.c, self.d, affine.V, affine.G, affine.scale, self.program.cone,
+            self.direction, self.c, self.d, affine.V, affine.G, self.particular, self.null,
+            affine.scale, self.program.cone,
         )  # fmt: skip
         seen = Observation(consensus, self._equality(residual), movement, size, objective)
         return Columns(z, v, gap, z_offset, v_offset), seen
@@ -118,13 +123,20 @@ class _Step(torch.autograd.Function):
         d: Tensor,
         V: Tensor,
         G: Tensor | None,
+        particular: Tensor | None,
+        N: Tensor | None,
         scale: Tensor,
         cone: Any,
     ) -> tuple[Tensor, ...]:
-        h = torch.sub(a, o, alpha=2)
-        e = add_up(torch.sub(z, v).addcmul_(beta, direction, value=-1), V, h)
+        if particular is None or N is None:
+            h = torch.sub(a, o, alpha=2)
+            e = add_up(torch.sub(z, v).addcmul_(beta, direction, value=-1), V, h)
+            a_next = torch.addcmul(a, alpha, o, value=-1)
+        else:
+            h = down(N, torch.sub(v, z, alpha=2))
+            e = torch.sub(particular, z).addcmul_(beta, direction, value=-1)
+            e, a_next = add_up(e, N, h, sign=-1), a.clone()
         v_next = torch.addcmul(v, alpha, e)
-        a_next = torch.addcmul(a, alpha, o, value=-1)
         z_next = torch.empty_like(v_next)
         saved = cone.forward(v_next, z_next)
         o_next = down(V, z_next).contiguous().sub_(d)
@@ -140,7 +152,7 @@ class _Step(torch.autograd.Function):
         # `gap` and `h` are cheaper to compute again than to keep for every step; `a` belongs to
         # the gradient in V alone.
         ctx.save_for_backward(
-            z, o, a if ctx.needs_input_grad[9] else None, alpha, beta, direction, c, V, G, scale,
+            z, o, a if ctx.needs_input_grad[9] else None, alpha, beta, direction, c, V, G, N, scale,
             e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         )  # fmt: skip
         return (
@@ -154,10 +166,11 @@ class _Step(torch.autograd.Function):
         g_z_next, g_v_next, g_gap, g_o_next, g_a_next, *g_norms = grads
         g_consensus, g_residual, g_movement, g_size, g_objective = g_norms
         (
-            z, o, a, alpha, beta, direction, c, V, G, scale,
+            z, o, a, alpha, beta, direction, c, V, G, N, scale,
             e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         ) = ctx.saved_tensors  # fmt: skip
-        needs = dict(zip(("direction", "c", "d", "V", "G"), ctx.needs_input_grad[6:], strict=False))
+        inputs = ("direction", "c", "d", "V", "G", "particular")
+        needs = dict(zip(inputs, ctx.needs_input_grad[6:], strict=False))
 
         # residual = |S o+|; in value S o+, though G has a part in it where A has a gradient
         g_G = None
@@ -191,9 +204,22 @@ class _Step(torch.autograd.Function):
         g_alpha = (g_v * e).sum(0)
         g_e.addcmul_(alpha, g_v)
 
-        # e = z - v - beta direction + V h,  h = a - 2 o
         g_beta = (g_e * direction).sum(0).neg_()
         g_direction = -beta * g_e if needs["direction"] else None
+        g_c = g_objective * z_next if needs["c"] and g_objective is not None else None
+        g_d = -g_o_next if needs["d"] and g_o_next is not None else None
+        if N is not None:
+            # e = particular - z - beta direction - N N'(v - 2 z)
+            g_particular = g_e.clone() if needs["particular"] else None
+            y = N @ down(N, g_e)
+            g_v.sub_(y)
+            g_z_before = g_e.add_(g_moved).neg_().add_(y, alpha=2)
+            return (
+                g_z_before, g_v, None, None, g_alpha, g_beta,
+                g_direction, g_c, g_d, None, None, g_particular, None, None, None,
+            )  # fmt: skip
+
+        # e = z - v - beta direction + V h,  h = a - 2 o
         g_V = None
         if needs["V"]:
             g_V = outer(V, g_e, torch.sub(a, o, alpha=2))
@@ -210,11 +236,9 @@ class _Step(torch.autograd.Function):
 
         g_v.sub_(g_e)
         g_e.sub_(g_moved)  # the gradient in z
-        g_c = g_objective * z_next if needs["c"] and g_objective is not None else None
-        g_d = -g_o_next if needs["d"] and g_o_next is not None else None
         return (
             g_e, g_v, g_o, g_a, g_alpha, g_beta,
-            g_direction, g_c, g_d, g_V, g_G, None, None,
+            g_direction, g_c, g_d, g_V, g_G, None, None, None, None,
         )  # fmt: skip
 
 

@@ -140,6 +140,25 @@ def test_gradient_of_states_and_observations(shared):
     assert torch.autograd.gradcheck(lambda *x: everything(*x, small_cone()), leaves(shared))
 
 
+def test_gradient_through_a_thin_kernel():
+    """With more than two thirds as many rows as columns the step takes another way."""
+    program = solved_program(seed=3, batch=2, m=11, cone=small_cone()).program
+    assert program.affine.null is not None
+    b = program.b + random_tensor(2, 11, seed=5)
+    inputs = [x.clone().requires_grad_() for x in (b, program.c, *actions(2))]
+    assert torch.autograd.gradcheck(lambda *x: everything(program.A, *x, small_cone()), inputs)
+
+
+def test_thin_kernel_changes_no_number():
+    program = solved_program(m=22).program
+    alpha, beta = actions(4)
+    assert program.affine.null is not None
+    for fused, plain in zip(
+        rollout(program, alpha, beta, 30), repeated(program, alpha, beta, 30)[-1], strict=True
+    ):
+        torch.testing.assert_close(fused, plain, **CLOSE)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_gradient_of_the_observation_of_a_start(shared):
     A, b, c, _, _ = leaves(shared)
