@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parents[1]
         ("ruff", "check", "."),
         ("ruff", "format", "--check", "."),
         ("mypy",),
-        ("snakefmt", "--check", "Snakefile"),
+        ("snakefmt", "--check", "Snakefile", "workflow/rules"),
     ],
     ids=" ".join,
 )
@@ -26,3 +28,11 @@ def test_is_clean(command):
         [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_direct_dependency_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["test"]
+    names = {re.split(r"[<>=]", line)[0].lower() for line in wanted}
+    pinned = re.findall(r"^([\w-]+)==", (ROOT / "envs/constraints.txt").read_text(), re.MULTILINE)
+    assert names == {name.lower() for name in pinned}
