@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rcdrs.plan import Plan, StaleResult
+from rcdrs.methods import METHODS
+from rcdrs.plan import LEARNED, Plan, StaleResult
 from rcdrs.protocol import load, merge
 from rcdrs.release import MANIFEST, DamagedRelease, Released, origin, release
 from rcdrs.reporting.tables import TABLES
@@ -57,6 +58,11 @@ def test_every_table_names_its_results(table):
     plan = Plan.of(CONFIG, ROOT)
     for name in plan.rows_behind(table) + plan.times_behind(table):
         assert set(plan.digest(name)) == {"code", "settings"}
+
+
+def test_plan_knows_which_methods_are_learned():
+    """It keeps their names itself, to stay free of torch; they must be the library's."""
+    assert set(LEARNED) == {name for name, method in METHODS.items() if method.learned}
 
 
 def test_depth_of_the_ablation_is_tuned_too():
