@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -73,7 +74,13 @@ class LogKKTLoss:
         return self(solution, reference)
 
 
-Loss = TerminalLoss | LogKKTLoss
+class Loss(Protocol):
+    """What the training loop asks of a loss; both give one value per instance."""
+
+    def __call__(self, solution: Any, reference: Any) -> Tensor: ...
+
+    def merit(self, solution: Any, reference: Any) -> Tensor:
+        """What the best epoch is chosen by, on validation data."""
 
 
 def terminal_residuals(solution: Solution, seen: Observation) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -15,17 +16,21 @@ from rcdrs.cones import Cone
 class ConicProgram:
     r"""A batch of conic linear programs, eq. clp: ``min c'x  s.t.  A x = b, x in K``.
 
+    With Q the objective is ``x'diag(Q)x / 2 + c'x``, as in the dispatch problem, eq. dispatch_qp.
+
     Arguments
         A: ``(m, n)``, shared by all instances, or ``(batch, m, n)``; m <= n.
         b: ``(batch, m)``.
         c: ``(batch, n)``.
         cone: K, of dimension n.
+        Q: ``(n,)`` or ``(batch, n)``, nonnegative: the diagonal of the quadratic term, if any.
     """
 
     A: Tensor
     b: Tensor
     c: Tensor
     cone: Cone
+    Q: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_matrix(self.A, self.cone)
@@ -42,6 +47,8 @@ class ConicProgram:
                 f"A has batch size {self.A.shape[0]} and b has {self.b.shape[0]}, "
                 "expected the same (or A of shape (m, n), shared)."
             )
+        if self.Q is not None:
+            check_quadratic(self.Q, self.c)
 
     @property
     def batch(self) -> int:
@@ -61,15 +68,20 @@ class ConicProgram:
             self.__dict__["_affine"] = affine
         return affine
 
-    def with_affine(self, affine: AffineSet) -> ConicProgram:
+    def gradient(self, x: Tensor) -> Tensor:
+        """Of the objective at x, (batch, n)."""
+        return self.c if self.Q is None else torch.addcmul(self.c, self.Q, x)
+
+    def with_affine(self, affine: AffineSet) -> Self:
         """The same program, reusing a factorisation of the same A."""
         self.__dict__["_affine"] = affine
         return self
 
-    def __getitem__(self, index: slice | Tensor) -> ConicProgram:
+    def __getitem__(self, index: slice | Tensor) -> Self:
         """A sub-batch; a shared A keeps its factorisation."""
         A = self.A[index] if self.A.ndim == 3 else self.A
-        part = ConicProgram(A, self.b[index], self.c[index], self.cone.take(index))
+        Q = self.Q[index] if self.Q is not None and self.Q.ndim == 2 else self.Q
+        part = replace(self, A=A, b=self.b[index], c=self.c[index], cone=self.cone.take(index), Q=Q)
         return part if self.A.ndim == 3 else part.with_affine(self.affine)
 
 
@@ -98,6 +110,21 @@ def check_vectors(name: str, x: Tensor, size: int, symbol: str, meaning: str, A:
         raise TypeError(f"{name} has dtype {x.dtype}, expected {A.dtype}, the dtype of A.")
     if x.device != A.device:
         raise ValueError(f"{name} is on {x.device}, expected {A.device}, the device of A.")
+
+
+def check_quadratic(Q: Tensor, c: Tensor) -> None:
+    if Q.shape not in (c.shape, c.shape[1:]):
+        raise ValueError(
+            f"Q has shape {tuple(Q.shape)}, expected (n,) or (batch, n) = {tuple(c.shape)}: "
+            "the diagonal of the quadratic term."
+        )
+    check_numbers("Q", Q)
+    if Q.dtype != c.dtype or Q.device != c.device:
+        raise TypeError(
+            f"Q has dtype {Q.dtype} on {Q.device}, expected {c.dtype} on {c.device}, as c."
+        )
+    if Q.device.type != "meta" and bool((Q < 0).any()):
+        raise ValueError("Q has negative entries, expected a convex objective.")
 
 
 def check_numbers(name: str, x: Tensor) -> None:

@@ -28,6 +28,8 @@ def readout(program: ConicProgram, z: Tensor, u: Tensor, beta: Action) -> Readou
 
         s = -u / kappa,  kappa = beta / (|c| + eps_c),   lambda = (AA')^+ A (c - s)
 
+    with the gradient at z for c where the program has a quadratic term.
+
     Arguments
         z, u: terminal ``z^K`` and ``u^K``, (batch, n).
         beta: the drive of the last step, a number or (batch,).
@@ -38,15 +40,18 @@ def readout(program: ConicProgram, z: Tensor, u: Tensor, beta: Action) -> Readou
             f"beta has shape {tuple(beta.shape)}, expected a number or (batch,) = "
             f"({program.batch},)."
         )
-    c_norm = _norm(program.c)
-    s = -u * ((c_norm + EPSILON_C) / beta).unsqueeze(-1)
-    return diagnose(program, z, s, program.affine.multiplier((program.c - s).mT).mT)
+    gradient = program.gradient(z)
+    s = -u * ((_norm(gradient) + EPSILON_C) / beta).unsqueeze(-1)
+    return diagnose(program, z, s, program.affine.multiplier((gradient - s).mT).mT)
 
 
 def diagnose(program: ConicProgram, z: Tensor, s: Tensor, y: Tensor) -> Readout:
     """The four residuals of any primal-dual triple (z, lambda, s)."""
-    A, b, c = program.A, program.b, program.c
+    A, b, c = program.A, program.b, program.gradient(z)
     primal, dual = _dot(c, z), _dot(b, y)
+    if program.Q is not None:
+        half = _dot(program.Q * z, z) / 2
+        primal, dual = primal - half, dual - half
     stationarity = (y.unsqueeze(-2) @ A).squeeze(-2) if A.ndim == 3 else y @ A
     return Readout(
         s=s,
@@ -71,8 +76,8 @@ class Errors(NamedTuple):
 def errors(program: ConicProgram, z: Tensor, x_star: Tensor) -> Errors:
     """Compare z with the exact solution ``x_star``, both (batch, n)."""
     # p* in float64: a float32 dot product would hide errors of 1e-6.
-    optimum = _dot(program.c.double(), x_star.double())
-    signed = (_dot(program.c.double(), z.double()) - optimum) / (1 + optimum.abs())
+    optimum = objective(program, x_star)
+    signed = (objective(program, z) - optimum) / (1 + optimum.abs())
     return Errors(
         ObjErr=signed.abs().to(z.dtype),
         Gap=signed.clamp(min=0).to(z.dtype),
@@ -80,6 +85,14 @@ def errors(program: ConicProgram, z: Tensor, x_star: Tensor) -> Errors:
         Cone=_norm(z - program.cone.project(z)) / (1 + _norm(z)),
         Dist=_norm(z - x_star) / (1 + _norm(x_star)),
     )
+
+
+def objective(program: ConicProgram, x: Tensor) -> Tensor:
+    """``c'x``, with a quadratic term also ``x'diag(Q)x / 2``, in float64."""
+    linear = _dot(program.c.double(), x.double())
+    if program.Q is None:
+        return linear
+    return linear + _dot(program.Q.double() * x.double(), x.double()) / 2
 
 
 def equality(program: ConicProgram, z: Tensor) -> Tensor:

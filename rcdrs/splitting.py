@@ -38,6 +38,9 @@ def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> St
         w = z - u - beta cbar,  x+ = Proj_A(w),  xbar = alpha x+ + (1 - alpha) z,
         z+ = Proj_K(xbar + u),  u+ = u + xbar - z+
 
+    cbar is the normalised c, or where the program has Q the normalised gradient at z, as in
+    eq. dispatch_normalized_gradient.
+
     Arguments
         alpha, beta: numbers, or one per instance (batch,); alpha in (0, 2), beta > 0.
 
@@ -46,7 +49,7 @@ def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> St
     """
     check_state(program, state)
     alpha, beta = (a.unsqueeze(-1) for a in check_action(program, alpha, beta))
-    c, affine = program.c, program.affine
+    c, affine = program.gradient(state.z), program.affine
     direction = c / (torch.linalg.vector_norm(c, dim=-1, keepdim=True) + EPSILON_C)
     w = state.z - state.u - beta * direction
     x = affine.project(w.mT, affine.target(program.b.mT)).mT

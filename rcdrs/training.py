@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from rcdrs.files import replacing
-from rcdrs.layer import DRSLayer, SolverLayer, read_checkpoint, write_checkpoint
+from rcdrs.layer import DRSLayer, read_checkpoint, write_checkpoint
 from rcdrs.losses import LogKKTLoss, Loss, TerminalLoss
-from rcdrs.problem import ConicProgram
 from rcdrs.transition import Observation
 
 
@@ -34,7 +33,9 @@ class Recipe:
     learning_rate: float = 1e-3
     weight_decay: float = 1e-5
     clip: float = 5.0
+    #: Cosine decay of the learning rate, down to the share `final` of it.
     cosine: bool = False
+    final: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("batch", 1)):
@@ -73,12 +74,12 @@ class _Progress:
 
 
 def train(
-    layer: SolverLayer,
-    train_set: ConicProgram,
-    validation_set: ConicProgram,
+    layer: Any,
+    train_set: Any,
+    validation_set: Any,
     recipe: Recipe,
     seed: int,
-    reference: tuple[float, float],
+    reference: tuple[float, float] | None,
     curve: str | Path | None = None,
     resume: str | Path | None = None,
     label: str = "train",
@@ -86,9 +87,11 @@ def train(
     """Train `layer` in place and leave it at its epoch of lowest validation merit.
 
     Arguments
-        train_set, validation_set: programs only.  Exact solutions are not part of them.
+        layer: a solver layer, or any module with `depth`, `options()` and `solve(programs)`.
+        train_set, validation_set: a `ConicProgram` each, without exact solutions; or whatever the
+            module solves, with `batch`, of which parts can be taken.
         seed: of the order of the minibatches.
-        reference: the fixed core (alpha, beta) that the loss compares with.
+        reference: the fixed core (alpha, beta) that the loss compares with, if any.
         curve: CSV file for one row an epoch.
         resume: file that keeps the state of an unfinished run; the same call goes on from it
             and ends with the same bytes.  A file of another run is ignored.  Delete it once the
@@ -97,15 +100,17 @@ def train(
     Returns the rows of the curve; row 0 is the untrained layer.
     """
     for name, programs in (("train_set", train_set), ("validation_set", validation_set)):
-        if not isinstance(programs, ConicProgram):
+        if not hasattr(programs, "batch"):
             raise TypeError(
                 f"{name} is a {type(programs).__name__}, expected a ConicProgram "
                 "(of a split, its .program)."
             )
-    baseline = DRSLayer(layer.A, layer.cone, layer.depth, *reference)
-    with torch.no_grad():
-        reference_train = baseline.solve(train_set).observation
-        reference_validation = baseline.solve(validation_set).observation
+    reference_train = reference_validation = None
+    if reference is not None:
+        baseline = DRSLayer(layer.A, layer.cone, layer.depth, *reference)
+        with torch.no_grad():
+            reference_train = baseline.solve(train_set).observation
+            reference_validation = baseline.solve(validation_set).observation
     optimizer = torch.optim.AdamW(
         layer.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
@@ -117,9 +122,12 @@ def train(
         for number, index in enumerate(batches):
             if recipe.cosine:
                 share = (epoch - 1 + number / len(batches)) / recipe.epochs
-                rate = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
+                decayed = (1 + math.cos(math.pi * share)) / 2
+                rate = recipe.learning_rate * (recipe.final + (1 - recipe.final) * decayed)
                 optimizer.param_groups[0]["lr"] = rate
-            reference_batch = Observation(*(t[index] for t in reference_train))
+            reference_batch = None
+            if reference_train is not None:
+                reference_batch = Observation(*(t[index] for t in reference_train))
             losses = recipe.loss(layer.solve(train_set[index]), reference_batch)
             _check_finite(losses, index, "training loss", epoch)
             optimizer.zero_grad()
@@ -141,7 +149,7 @@ def train(
         "depth": layer.depth,
         "recipe": repr(recipe),
         "seed": seed,
-        "reference": list(reference),
+        "reference": reference and list(reference),
     }
     progress = _load_progress(resume, run, layer, optimizer)
     if progress is None:
@@ -199,7 +207,7 @@ def _check_finite(values: Tensor, index: Tensor, what: str, epoch: int) -> None:
 def _save_progress(
     path: str | Path,
     run: dict[str, Any],
-    layer: SolverLayer,
+    layer: nn.Module,
     optimizer: torch.optim.Optimizer,
     progress: _Progress,
 ) -> None:
@@ -220,7 +228,7 @@ def _save_progress(
 def _load_progress(
     path: str | Path | None,
     run: dict[str, Any],
-    layer: SolverLayer,
+    layer: nn.Module,
     optimizer: torch.optim.Optimizer,
 ) -> _Progress | None:
     if path is None or not Path(path).exists():

@@ -52,7 +52,8 @@ class Transition:
 
     Only ``V (...)`` and ``V'z+`` are products with V; the latter also gives
     ``|A z+ - b| = |S o+|``.  Where the kernel of A is thin, with basis N, the first line is
-    ``e = V d - z - beta g - N N'(v - 2 z)`` instead, and a is not needed.
+    ``e = V d - z - beta g - N N'(v - 2 z)`` instead, and a is not needed.  Where the program has
+    a quadratic term, cbar is the normalised gradient at z, eq. dispatch_normalized_gradient.
     """
 
     def __init__(self, program: ConicProgram) -> None:
@@ -65,7 +66,8 @@ class Transition:
         self.unreachable = self.affine.unreachable(self.b)
         self.null = self.affine.null
         self.particular = None if self.null is None else up(self.affine.V, self.d)
-        self.direction = self.affine.along(self.c / (self.c_norm + EPSILON_C)).contiguous()
+        self.Q = None if program.Q is None else program.Q.expand_as(program.c).mT.contiguous()
+        self.direction = self._along(self.c, self.c_norm)
 
     def start(self, z: Tensor | None = None, u: Tensor | None = None) -> Columns:
         """The state with the given z and u, each (batch, n), zero by default; x = z."""
@@ -86,18 +88,31 @@ class Transition:
         zero = torch.zeros_like(size)
         objective = (self.c * state.z).sum(0)
         residual = _norm(self.affine.residual(state.z_offset))
-        return Observation(zero, self._equality(residual), zero, size, objective)
+        seen = Observation(zero, self._equality(residual), zero, size, objective)
+        return self._with_quadratic(seen, state.z)
 
     def __call__(self, state: Columns, alpha: Tensor, beta: Tensor) -> tuple[Columns, Observation]:
         """One step with per-instance alpha and beta of shape (batch,)."""
-        affine = self.affine
+        affine, direction = self.affine, self.direction
+        if self.Q is not None:
+            gradient = torch.addcmul(self.c, self.Q, state.z)
+            direction = self._along(gradient, _norm(gradient))
         z, v, gap, z_offset, v_offset, consensus, residual, movement, size, objective = _Step.apply(
             state.z, state.v, state.z_offset, state.v_offset, alpha, beta,
-            self.direction, self.c, self.d, affine.V, affine.G, self.particular, self.null,
+            direction, self.c, self.d, affine.V, affine.G, self.particular, self.null,
             affine.scale, self.program.cone,
         )  # fmt: skip
         seen = Observation(consensus, self._equality(residual), movement, size, objective)
-        return Columns(z, v, gap, z_offset, v_offset), seen
+        return Columns(z, v, gap, z_offset, v_offset), self._with_quadratic(seen, z)
+
+    def _along(self, gradient: Tensor, norm: Tensor) -> Tensor:
+        """The part of the normalised gradient along the affine set."""
+        return self.affine.along(gradient / (norm + EPSILON_C)).contiguous()
+
+    def _with_quadratic(self, seen: Observation, z: Tensor) -> Observation:
+        if self.Q is None:
+            return seen
+        return seen._replace(objective=seen.objective + (self.Q * z * z).sum(0) / 2)
 
     def _equality(self, residual: Tensor) -> Tensor:
         """``|A z - b|`` from its part in the range of A."""
