@@ -95,6 +95,8 @@ def _describe(problem: Any) -> str:
             return f"{place or 'the configuration'}: {problem.message}"
         case "enum":
             return f"{where}, expected one of {', '.join(map(str, problem.validator_value))}"
+        case "const":
+            return f"{where}, expected {problem.validator_value}"
         case "minimum":
             return f"{where}, expected at least {problem.validator_value}"
         case "exclusiveMinimum":

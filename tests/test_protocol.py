@@ -214,7 +214,7 @@ def refusal(other):
         (["seeds"], [-1], "seeds[0] is -1, expected at least 0"),
         (["grid", "alpha"], [1.0, 2.5], "grid.alpha[1] is 2.5, expected less than 2"),
         (["grid", "beta", 0], 0, "grid.beta[0] is 0, expected more than 0"),
-        (["base_action", "alpha"], 2.5, "base_action.alpha is 2.5, expected less than 2"),
+        (["base_action", "alpha"], 1.5, "base_action.alpha is 1.5, expected 1.6"),
         (
             ["recipes", "paper", "loss", "eq"],
             -1,

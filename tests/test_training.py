@@ -397,21 +397,22 @@ def test_divergence_leaves_the_best_layer(data):
 # Recipes
 
 
-@pytest.mark.parametrize("cosine", [True, False])
-def test_learning_rate_follows_the_recipe(data, cosine):
-    """Half a cosine over all steps, the last close to zero; or a constant."""
+@pytest.mark.parametrize(("cosine", "final"), [(True, 0.0), (True, 0.05), (False, 0.0)])
+def test_learning_rate_follows_the_recipe(data, cosine, final):
+    """Half a cosine over all steps, the last close to its final share; or a constant."""
     rates = []
     hook = register_optimizer_step_post_hook(
         lambda optimizer, *_: rates.append(optimizer.param_groups[0]["lr"])
     )
-    recipe = replace(RECIPE, cosine=cosine)
+    recipe = replace(RECIPE, cosine=cosine, final=final)
     train(untrained(data), data.train.program, data.validation.program, recipe, 0, CORE)
     hook.remove()
     shares = [i / STEPS if cosine else 0.0 for i in range(STEPS)]
-    expected = [0.05 * (1 + math.cos(math.pi * share)) / 2 for share in shares]
+    cosines = [(1 + math.cos(math.pi * share)) / 2 for share in shares]
+    expected = [0.05 * (final + (1 - final) * share) for share in cosines]
     assert rates == pytest.approx(expected, rel=1e-12)  # float64
     if cosine:
-        assert rates[-1] < 0.02 * rates[0]
+        assert final * rates[0] <= rates[-1] < (final + 0.02) * rates[0]
 
 
 def test_recipe_of_the_paper():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 CONTROLS = ("rho", "alpha", "beta")
 
@@ -101,14 +103,13 @@ class ActionMap(nn.Module):
         self.register_buffer("controlled", mask, persistent=False)
 
     def forward(self, raw: Tensor, previous: Tensor, k: int) -> Tensor:
-        if self.envelope is None:
-            action = self.low + torch.sigmoid(raw) * (self.high - self.low)
-        else:
-            radius = self.envelope.radius(k) * self.radius_scale
-            action = self.base + radius * torch.tanh(raw)
-        low = torch.maximum(self.low, previous - self.growth)
-        high = torch.minimum(self.high, previous + self.growth)
-        action = torch.clamp(action, low, high)
+        radius = None
+        if self.envelope is not None:
+            radius = (self.envelope.radius(k) * self.radius_scale).unsqueeze(1)
+        base, low, high, growth = (
+            part.unsqueeze(1) for part in (self.base, self.low, self.high, self.growth)
+        )
+        action: Tensor = _Admit.apply(raw.mT, previous.mT, base, low, high, growth, radius).mT
         return action if self.all_controlled else torch.where(self.controlled, action, self.base)
 
     def raw_core(self) -> Tensor:
@@ -118,3 +119,38 @@ class ActionMap(nn.Module):
         # A core on the edge of its range would need an infinite coordinate: stay just inside.
         share = ((self.base - self.low) / (self.high - self.low)).clamp(1e-3, 1 - 1e-3)
         return torch.logit(share)
+
+
+class _Admit(torch.autograd.Function):
+    """`ActionMap` in batch-last layout (3, batch), before its mask."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        raw: Tensor,
+        previous: Tensor,
+        base: Tensor,
+        low: Tensor,
+        high: Tensor,
+        growth: Tensor,
+        radius: Tensor | None,
+    ) -> Tensor:
+        if radius is None:
+            t = torch.sigmoid(raw)
+            action, slope = low + t * (high - low), (high - low) * t * (1 - t)
+        else:
+            t = torch.tanh(raw)
+            action, slope = base + radius * t, radius * (1 - t * t)
+        lower, upper = previous - growth, previous + growth
+        least, most = torch.maximum(low, lower), torch.minimum(high, upper)
+        below, above = action < least, action > most
+        # Where the growth filter holds the action back, it moves with the last one.
+        follows = (below & (lower > low)) | (above & (upper < high))
+        ctx.save_for_backward(slope.masked_fill_(below | above, 0), follows)
+        return torch.clamp(action, least, most)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        slope, follows = ctx.saved_tensors
+        return g * slope, g * follows, None, None, None, None, None

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+#: ``g y (1 - y)`` and ``g (1 - y^2)``, in one pass.
+_SIGMOID, _TANH = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
+
 
 class GRU(nn.Module):
     """Single-layer GRU, the paper's encoder: `nn.GRUCell` with a fused derivative."""
@@ -56,9 +59,9 @@ class _GRUCell(torch.autograd.Function):
         d_gates = torch.empty_like(gates)
         d_r, d_z, d_n = d_gates[:H], d_gates[H : 2 * H], d_gates[2 * H :]
         kept = g * z
-        torch.sub(g, kept, out=d_n).mul_(1 - n * n)
-        torch.sub(h, n, out=d_z).mul_(kept).mul_(1 - z)
-        torch.mul(d_n, inner_n, out=d_r).mul_(r).mul_(1 - r)
+        _TANH(torch.sub(g, kept, out=d_n), n, grad_input=d_n)
+        _SIGMOID(torch.sub(h, n, out=d_z).mul_(g), z, grad_input=d_z)
+        _SIGMOID(torch.mul(d_n, inner_n, out=d_r), r, grad_input=d_r)
         d_Wi, d_bi = d_gates @ phi.mT, d_gates.sum(1)
         d_phi = Wi.mT @ d_gates
         d_n.mul_(r)  # from here on d_gates belongs to W_h h + b_h
@@ -107,9 +110,25 @@ class Head(nn.Module):
             self.last.bias.copy_(start)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return _linear(self.last, torch.relu(_linear(self.first, hidden.mT))).mT
+        first, last = self.first, self.last
+        raw: Tensor = _TwoLayers.apply(
+            hidden.mT, first.weight, first.bias, last.weight, last.bias
+        ).mT
+        return raw
 
 
-def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    """A linear layer on batch-last x."""
-    return torch.addmm(layer.bias.unsqueeze(1), layer.weight, x)
+class _TwoLayers(torch.autograd.Function):
+    """``W_2 relu(W_1 h + b_1) + b_2`` on batch-last h."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
+        inner = torch.addmm(b1.unsqueeze(1), W1, h).relu_()
+        ctx.save_for_backward(h, W1, W2, inner)
+        return torch.addmm(b2.unsqueeze(1), W2, inner)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        h, W1, W2, inner = ctx.saved_tensors
+        d_inner = torch.ops.aten.threshold_backward(W2.mT @ g, inner, 0)
+        return W1.mT @ d_inner, d_inner @ h.mT, d_inner.sum(1), g @ inner.mT, g.sum(1)
