@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,11 +10,17 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
-from rcdrs.files import replacing
+from rcdrs.experiments.instances import (
+    SPLITS,
+    check_sizes,
+    reading_set,
+    stream,
+    to_tensors,
+    write_set,
+)
 from rcdrs.problem import ConicProgram
 from rcdrs.readout import Errors, errors
 
-SPLITS = ("train", "validation", "test")
 #: Instances in each split, table app_global_protocol.
 SIZES = {"train": 2000, "validation": 400, "test": 400}
 
@@ -132,38 +135,22 @@ class InstanceSet:
         """The same instances on another device."""
         if self.A.device == device:
             return self
-        arrays = {f"{name}_{key}": t for name, s in self.splits.items() for key, t in s.tensors()}
-        moved = {key: tensor.to(device) for key, tensor in {"A": self.A, **arrays}.items()}
+        moved = {key: tensor.to(device) for key, tensor in self._tensors().items()}
         return _assemble(self.case, self.seed, moved)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one .npz file."""
-        arrays: dict[str, np.ndarray] = {"A": self.A.numpy()}
-        for name, split in self.splits.items():
-            for key, tensor in split.tensors():
-                arrays[f"{name}_{key}"] = tensor.numpy()
-        arrays["meta"] = np.array(json.dumps({"case": self.case.name, "seed": self.seed}))
-        with replacing(path) as temporary, open(temporary, "wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
+        write_set(path, self._tensors(), {"case": self.case.name, "seed": self.seed})
 
     @staticmethod
     def load(path: str | Path) -> InstanceSet:
         """Read what `save` wrote; a damaged file is an error that names it."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                if damaged := archive.testzip():
-                    raise ValueError(f"{damaged} is damaged")
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
-            meta = json.loads(str(arrays.pop("meta")))
-            return _assemble(find_case(meta["case"]), meta["seed"], _from_numpy(arrays))
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # whatever a damaged file makes zipfile, numpy or json raise
-            raise ValueError(
-                f"{path} is not a readable instance set ({error}): delete it and generate it again "
-                "with `python -m rcdrs instances`."
-            ) from error
+        with reading_set(path, "python -m rcdrs instances") as (tensors, meta):
+            return _assemble(find_case(meta["case"]), meta["seed"], tensors)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        parts = {f"{name}_{key}": t for name, s in self.splits.items() for key, t in s.tensors()}
+        return {"A": self.A, **parts}
 
 
 def generate(
@@ -181,18 +168,18 @@ def generate(
     """
     case = find_case(case) if isinstance(case, str) else case
     scales = scales or SCALES[case.family]
-    sizes = SIZES if sizes is None else sizes
-    if sizes.keys() != set(SPLITS) or not all(count >= 1 for count in sizes.values()):
-        raise ValueError(f"sizes is {sizes}, expected positive numbers for {', '.join(SPLITS)}.")
-    A = equality_matrix(_stream(case, seed, "A"), case.m, case.n, case.condition)
+    sizes = check_sizes(SIZES if sizes is None else sizes)
+
+    def source(purpose: str) -> np.random.Generator:
+        return stream(f"synthetic/{case.name}/{seed}/{purpose}")
+
+    A = equality_matrix(source("A"), case.m, case.n, case.condition)
     arrays = {"A": A}
     for name in SPLITS:
-        x, s, y = sample(_stream(case, seed, name), sizes[name], case, scales)
+        x, s, y = sample(source(name), sizes[name], case, scales)
         arrays |= {f"{name}_x": x, f"{name}_s": s, f"{name}_y": y}
         arrays |= {f"{name}_b": x @ A.T, f"{name}_c": y @ A + s}
-    kind = np.float32 if dtype == torch.float32 else np.float64
-    rounded = {key: array.astype(kind) for key, array in arrays.items()}
-    return _assemble(case, seed, _from_numpy(rounded))
+    return _assemble(case, seed, to_tensors(arrays, dtype))
 
 
 def equality_matrix(rng: np.random.Generator, m: int, n: int, condition: float) -> np.ndarray:
@@ -219,16 +206,6 @@ def sample(
     x = case.cone.project(torch.from_numpy(v)).numpy()
     y = rng.standard_normal((count, case.m))
     return scales.x * x, scales.s * (x - v), scales.y * y
-
-
-def _stream(case: Case, seed: int, purpose: str) -> np.random.Generator:
-    """A random stream of its own for each purpose: adding one never shifts another."""
-    digest = hashlib.sha256(f"synthetic/{case.name}/{seed}/{purpose}".encode()).digest()
-    return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
-
-
-def _from_numpy(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
-    return {key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()}
 
 
 def _assemble(case: Case, seed: int, tensors: dict[str, Tensor]) -> InstanceSet:
