@@ -77,9 +77,9 @@ class LogKKTLoss:
 class Loss(Protocol):
     """What the training loop asks of a loss; both give one value per instance."""
 
-    def __call__(self, solution: Any, reference: Any) -> Tensor: ...
+    def __call__(self, solution: Any, reference: Any, /) -> Tensor: ...
 
-    def merit(self, solution: Any, reference: Any) -> Tensor:
+    def merit(self, solution: Any, reference: Any, /) -> Tensor:
         """What the best epoch is chosen by, on validation data."""
 
 

@@ -21,17 +21,19 @@ from rcdrs.losses import LogKKTLoss
 from rcdrs.methods import METHODS, evaluate, find_method
 from rcdrs.problem import ConicProgram
 from rcdrs.stages import (
+    evaluate_runs,
+    make_instances,
+    make_recipe,
+    time_methods,
+    train_layer,
+    tune,
+)
+from rcdrs.staging import (
     KEYS,
     NOT_LEARNED,
     Run,
     device,
-    evaluate_runs,
-    make_instances,
-    make_recipe,
     read_core,
-    time_methods,
-    train_layer,
-    tune,
     write_details,
     write_rows,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from rcdrs.cones import Cone
 from rcdrs.layer import DRSLayer
 from rcdrs.problem import ConicProgram
-from rcdrs.readout import errors
+from rcdrs.readout import Errors, errors
 from rcdrs.splitting import rollout
 
 ALPHAS = (1.0, 1.3, 1.6, 1.8)
@@ -34,6 +34,11 @@ def build(A: Tensor, cone: Cone, depth: int, core: tuple[float, float]) -> DRSLa
     return DRSLayer(A, cone, depth, *core)
 
 
+def terminal_score(error: Errors) -> Tensor:
+    """``Gap + 10 Eq + 10 Cone``, the rule of the synthetic benchmarks."""
+    return error.Gap + 10 * error.Eq + 10 * error.Cone
+
+
 @torch.no_grad()
 def select_core(
     validation: Labelled,
@@ -41,8 +46,9 @@ def select_core(
     alphas: Sequence[float] = ALPHAS,
     betas: Sequence[float] = BETAS,
     scored: int = SCORED,
+    score: Callable[[Errors], Tensor] = terminal_score,
 ) -> tuple[float, float]:
-    """The (alpha, beta) of lowest mean ``Gap + 10 Eq + 10 Cone`` after `depth` steps.
+    """The (alpha, beta) of lowest mean score after `depth` steps.
 
     Pairs and instances form one batch: pair i runs on the rows ``i * count, ...``.
     """
@@ -57,7 +63,6 @@ def select_core(
     rows = torch.arange(count, device=pairs.device).repeat(len(pairs))
     program = validation.program[rows]
     error = errors(program, rollout(program, alpha, beta, depth).z, validation.x[rows])
-    score = error.Gap + 10 * error.Eq + 10 * error.Cone
-    best = int(score.unflatten(0, (len(pairs), count)).mean(-1).argmin())
+    best = int(score(error).unflatten(0, (len(pairs), count)).mean(-1).argmin())
     # From the constants, not from `pairs`: 0.3 in float32 is no longer 0.3.
     return alphas[best // len(betas)], betas[best % len(betas)]

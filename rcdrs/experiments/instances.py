@@ -52,7 +52,7 @@ def reading_set(path: str | Path, command: str) -> Iterator[tuple[dict[str, Tens
     Whatever goes wrong with them inside the block, too, is an error that names the file and the
     command that makes it again.
     """
-    try:
+    with _naming(path, command):
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():
                 raise ValueError(f"{damaged} is damaged")
@@ -60,6 +60,18 @@ def reading_set(path: str | Path, command: str) -> Iterator[tuple[dict[str, Tens
             arrays = {key: stored[key] for key in stored.files}
         meta = json.loads(str(arrays.pop("meta")))
         yield _from_numpy(arrays), meta
+
+
+def case_of(path: str | Path) -> str:
+    """Which case a set is of: ``socp-hard``, ``dfl``, ``dispatch-turned``."""
+    with _naming(path, "python -m rcdrs instances"), np.load(path, allow_pickle=False) as stored:
+        return str(json.loads(str(stored["meta"]))["case"])
+
+
+@contextlib.contextmanager
+def _naming(path: str | Path, command: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise
     except Exception as error:  # whatever a damaged file makes zipfile, numpy or json raise
