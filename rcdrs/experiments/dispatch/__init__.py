@@ -1,0 +1,1 @@
+"""Forecast-aware energy dispatch: the network, its scenarios, methods and metrics."""
