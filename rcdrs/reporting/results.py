@@ -20,6 +20,10 @@ TIMING_KEY = ("experiment", "family", "scale", "K", "seed", "method")
 KEY = (*TIMING_KEY, "recipe")
 
 
+class MissingRow(ValueError):
+    """A run is not among the results."""
+
+
 @dataclass(frozen=True)
 class Statistic:
     """A metric over the seeds: mean, and sample standard deviation where there are several."""
@@ -90,7 +94,7 @@ class Results:
         name = ", ".join(f"{column}={run[column]}" for column in key)
         line = index.get(tuple(run[column] for column in key))
         if line is None:
-            raise ValueError(f"no row for {name}: its {metric} is missing from the CSVs.")
+            raise MissingRow(f"no row for {name}: its {metric} is missing from the CSVs.")
         if metric not in line or not math.isfinite(line[metric]):
             raise ValueError(
                 f"{metric} is {line.get(metric, 'missing')} in the row {name}, expected a number."
@@ -105,7 +109,10 @@ def _index(frame: pd.DataFrame | None, key: Sequence[str]) -> dict[tuple[Any, ..
         raise ValueError(f"the CSVs have no column {', '.join(missing)}, expected {', '.join(key)}")
     index: dict[tuple[Any, ...], dict[str, Any]] = {}
     for line in frame.to_dict("records"):
-        run = tuple("paper" if line[column] == "-" else line[column] for column in key)
+        # Only the recipe: a scale may be "-" as well, of an experiment that has but one.
+        run = tuple(
+            "paper" if (column, line[column]) == ("recipe", "-") else line[column] for column in key
+        )
         if run in index:
             name = ", ".join(f"{c}={value}" for c, value in zip(key, run, strict=True))
             raise ValueError(f"two rows for {name}: the same CSV was read twice?")

@@ -1,0 +1,147 @@
+"""Checks that do not read cells: arithmetic, tests, other claims, and what cannot be checked."""
+
+from __future__ import annotations
+
+import ast
+import math
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rcdrs.reporting.claims.checks import Check, Outcome, Source
+from rcdrs.reporting.claims.numbers import Cell, Value
+from rcdrs.reporting.claims.sources import FAILS, HOLDS, NotComputed, Ours, Paper, unknown
+from rcdrs.reporting.results import Config
+
+#: A number, the name of one in the configuration ("controller.envelope.p"), or a product of such.
+Term = float | str | Sequence[float | str]
+
+PASSED, FAILED = "passed", "failed"
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants(Check):
+    """sum of `sum` < sum of `below`, > that of `above`, or = that of `equals`."""
+
+    sum: Sequence[Term]
+    below: Sequence[Term] = ()
+    above: Sequence[Term] = ()
+    equals: Sequence[Term] = ()
+    sources: ClassVar[tuple[str, ...]] = ("config",)
+
+    def judge_config(self, config: Config) -> Outcome:
+        value = _sum(self.sum, config)
+        bound = _sum(self.below or self.above or self.equals, config)
+        if self.equals:
+            holds, sign = value == bound, "="
+        else:
+            holds, sign = (value < bound, "<") if self.below else (value > bound, ">")
+        return Outcome(HOLDS if holds else FAILS, f"{value:.4g}, wanted {sign} {bound:.4g}")
+
+
+def _sum(terms: Sequence[Term], config: Config) -> float:
+    def number(factor: float | str) -> float:
+        if not isinstance(factor, str):
+            return factor
+        value: Any = config
+        for key in factor.split("."):
+            if key not in value:
+                unknown(f"setting {factor}: key", key, value)
+            value = value[key]
+        return float(value)
+
+    return math.fsum(
+        math.prod(map(number, [term] if isinstance(term, int | float | str) else term))
+        for term in terms
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test(Check):
+    """Tests of this repository, as ``tests/test_theory.py::test_fixed_block_is_averaged``."""
+
+    tests: Sequence[str]
+    sources: ClassVar[tuple[str, ...]] = ("ours",)
+    __test__: ClassVar[bool] = False  # not a test of pytest itself
+
+    def validate(self, paper: Paper) -> None:
+        for test in self.tests:
+            file, _, name = test.partition("::")
+            if name not in _functions(ROOT / file):
+                unknown(f"test of {file}", name, _functions(ROOT / file))
+
+    def judge(self, source: Source, paper: Paper) -> Outcome:
+        assert isinstance(source, Ours)
+        if missing := [test for test in self.tests if test not in source.tests]:
+            raise NotComputed(f"{missing[0]} was not run")
+        failed = [test for test in self.tests if source.tests[test] != PASSED]
+        passed = f"{len(self.tests) - len(failed)} of {len(self.tests)} tests pass"
+        return Outcome(FAILS if failed else HOLDS, passed, ", ".join(failed))
+
+
+@cache
+def _functions(file: Path) -> list[str]:
+    if not file.exists():
+        unknown("file", file.name, sorted(path.name for path in file.parent.glob("test_*.py")))
+    return [node.name for node in ast.parse(file.read_text()).body if hasattr(node, "name")]
+
+
+def read_tests(report: Path) -> dict[str, str]:
+    """Test -> passed or failed, from a JUnit file of pytest; one that was skipped did not run.
+
+    A test with many parameters passes where all of its parameters do.
+    """
+    try:
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    except (OSError, ElementTree.ParseError) as error:
+        raise ValueError(
+            f"{report} is not a report of tests ({error}): make it with `pytest --junitxml`."
+        ) from error
+    outcomes: dict[str, str] = {}
+    for case in cases:
+        file = case.get("classname", "").replace(".", "/") + ".py"
+        name = f"{file}::{case.get('name', '').partition('[')[0]}"
+        told = {child.tag for child in case}
+        if told & {"failure", "error"}:
+            outcomes[name] = FAILED
+        elif "skipped" not in told:
+            outcomes.setdefault(name, PASSED)
+    return outcomes
+
+
+@dataclass(frozen=True, kw_only=True)
+class All(Check):
+    """Other claims, by id: as good as the worst of them."""
+
+    claims: Sequence[str]
+    sources: ClassVar[tuple[str, ...]] = ("claims",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unavailable(Check):
+    """`show`: cells to put beside the paper's all the same."""
+
+    because: str
+    table: str = ""
+    show: Cell = field(default_factory=dict)
+    sources: ClassVar[tuple[str, ...]] = ()
+
+    def tables(self) -> list[str]:
+        return [self.table] if self.show else []
+
+    def validate(self, paper: Paper) -> None:
+        if self.show:
+            self._value().validate(paper)
+
+    def shown(self, source: Source, paper: Paper) -> str:
+        try:
+            return self._value().judge(source, paper).value if self.show else ""
+        except NotComputed:
+            return ""
+
+    def _value(self) -> Value:
+        return Value(of=self.show, table=self.table, factor=math.inf)
