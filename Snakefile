@@ -2,35 +2,70 @@
 # -> tables.  Rules are in workflow/rules, one file a stage; what runs, and with which settings,
 # is in workflow/config.
 import os
+import platform
 import sys
 from pathlib import Path
+from shlex import quote
 
+from rcdrs import slurm
+from rcdrs.jobtimes import measure, overhead
 from rcdrs.plan import Plan
 from rcdrs.reporting.tables import TABLES
+from rcdrs.workflow import failure, forecast, more, recover, refuse
 
 
 configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
 
 
 plan = Plan.of(config, workflow.basedir)
+plan.check_name()
+config = plan.config
 RUN = plan.folder
+# A scheduler is asked for a GPU where the device is cuda; auto takes what a job finds.
+GPUS = int(config["device"] == "cuda")
 
-# The verbs belong to the Python that runs this workflow, and end when it does.
-shell.prefix(f"export PATH={Path(sys.executable).parent}:$PATH; ")
-os.environ["RCDRS_PARENT"] = f"{os.uname().nodename}:{os.getpid()}"
+if workflow.is_main_process:
+    recover()
+
+# The verbs are those of this checkout, in the Python that runs it, and end when it does.
+shell.prefix(
+    f"export PATH={quote(str(Path(sys.executable).parent))}:$PATH"
+    f" PYTHONPATH={quote(str(workflow.basedir))}:$PYTHONPATH"
+    f" RCDRS_PARENT={platform.node()}:{os.getpid()}; "
+)
 
 
 wildcard_constraints:
-    case="(qp|socp|mixed)-(small|medium|hard)",
+    experiment="|".join(plan.experiments),
+    case="(qp|socp|mixed)-(small|medium|hard)|dfl|dispatch-[a-z]+",
     seed=r"\d+",
     K=r"\d+",
     method="[A-Za-z-]+",
     recipe="|".join(config["recipes"]),
     variant="[a-z_]+",
     table="[a-z0-9_]+",
+    target=r"[\w-]+",
 
 
 include: "workflow/rules/instances.smk"
 include: "workflow/rules/training.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/claims.smk"
+
+
+onstart:
+    if not workflow.local_exec and workflow.executor_plugin.name == "slurm":
+        slurm.check(workflow.dag)
+    cores = workflow.cores if workflow.local_exec else workflow.nodes
+    times = Path(workflow.basedir, "workflow/job_times.csv")
+    print(forecast(workflow.dag, cores, RUN, times), file=sys.stderr)
+
+
+onsuccess:
+    if line := overhead(measure(RUN)):
+        print(line, file=sys.stderr)
+
+
+onerror:
+    print(failure(workflow.scheduler.failed), file=sys.stderr)

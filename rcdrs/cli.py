@@ -10,16 +10,15 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pandas as pd
+from typing import Any
 
 EXAMPLES = """examples:
   rcdrs instances socp-hard --seed 0 --out set.npz
   rcdrs tune set.npz --depth 20 --out cores.json
   rcdrs train set.npz --cores cores.json --depth 20 --method RCDRS-Env --recipe paper --out env.pt
   rcdrs evaluate set.npz --cores cores.json --depth 20 Grid-DRS RCDRS-Env@paper=env.pt
+  rcdrs learn dfl.npz --cores cores.json --depth 20 --method PTO --out pto.pt
+  rcdrs reference dispatch.npz --cores cores.json --depth 15 --out reference.npz
   rcdrs time set.npz --cores cores.json --depth 20
   rcdrs status
   rcdrs explain synthetic_k20 RCDRS-Env ObjErr
@@ -53,70 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def instances(options: argparse.Namespace) -> None:
-    from rcdrs.stages import make_instances
+def _stage(name: str) -> Callable[[argparse.Namespace], None]:
+    """A verb of `rcdrs.verbs`, imported when it is called."""
 
-    make_instances(options.case, options.seed, options.sizes, options.out)
-    print(f"wrote {options.out}")
+    def run(options: argparse.Namespace) -> None:
+        from rcdrs import verbs
 
+        getattr(verbs, name)(options)
 
-def tune(options: argparse.Namespace) -> None:
-    from rcdrs.stages import tune as run
-
-    run(options.instances, options.depth, options.out, options.grid)
-    print(f"wrote {options.out}")
-
-
-def train(options: argparse.Namespace) -> None:
-    from rcdrs.stages import device, train_layer
-
-    train_layer(
-        options.instances,
-        options.cores,
-        options.depth,
-        options.method,
-        options.recipe,
-        options.seed,
-        options.out,
-        options.settings,
-        device(options.device),
-    )
-    print(f"wrote {options.out}")
-
-
-def evaluate(options: argparse.Namespace) -> None:
-    from rcdrs.stages import Run, device, evaluate_runs, write_details, write_rows
-
-    rows, details = evaluate_runs(
-        options.instances,
-        options.cores,
-        options.depth,
-        [Run.parse(text) for text in options.runs],
-        options.settings,
-        device(options.device),
-        options.experiment,
-        options.label,
-    )
-    _show(rows, options, write_rows)
-    if options.details is not None:
-        write_details(details, options.details)
-
-
-def time(options: argparse.Namespace) -> None:
-    from rcdrs.methods import METHODS
-    from rcdrs.stages import device, time_methods, write_rows
-
-    rows = time_methods(
-        options.instances,
-        options.cores,
-        options.depth,
-        options.method or list(METHODS),
-        device(options.device),
-        options.warm_up,
-        options.repeats,
-        options.settings.get("controller"),
-    )
-    _show(rows, options, write_rows)
+    return run
 
 
 def _reporting(name: str) -> Callable[[argparse.Namespace], None]:
@@ -128,6 +72,12 @@ def _reporting(name: str) -> Callable[[argparse.Namespace], None]:
         getattr(commands, name)(options)
 
     return run
+
+
+def claims(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.claims import claims as judge
+
+    judge(options)
 
 
 def bench(options: argparse.Namespace) -> None:
@@ -150,22 +100,6 @@ def calibrate(options: argparse.Namespace) -> None:
         table = run(family, options.seed)
         print(table.to_string(index=False, float_format="{:.3g}".format))
         print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
-
-
-def _show(rows: pd.DataFrame, options: argparse.Namespace, write: Callable[..., None]) -> None:
-    """To the file, with where it comes from beside it, or to the terminal where none is named."""
-    if options.out is None:
-        print(rows.to_string(index=False, float_format="{:.3g}".format))
-        return
-    from rcdrs.files import replacing
-    from rcdrs.release import origin
-    from rcdrs.stages import device
-
-    write(rows, options.out)
-    source = origin(options.stamp, str(device(options.device)))
-    with replacing(options.out.with_suffix(".origin.json")) as temporary:
-        temporary.write_text(json.dumps(source, indent=1) + "\n")
-    print(f"wrote {options.out}")
 
 
 def _natural(text: str) -> int:
@@ -219,37 +153,56 @@ def _parser() -> argparse.ArgumentParser:
             help='changes, as JSON: {"controller": {..}, "recipe": {.., "loss": {..}}}',
         )
 
-    sub = verb("instances", instances, "generate the instances of one synthetic case and seed")
-    sub.add_argument("case", help="qp, socp or mixed, then small, medium or hard: socp-hard")
+    sub = verb("instances", _stage("instances"), "generate the instances of one case and seed")
+    sub.add_argument(
+        "case",
+        help="such as socp-hard (qp, socp or mixed; small, medium or hard), dfl, dispatch-turned",
+    )
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--sizes", type=_object, help='{"train": .., "validation": .., "test": ..}')
     sub.add_argument("--out", type=Path, required=True, help="the .npz file to write")
 
-    sub = verb("tune", tune, "select the fixed core (alpha, beta) on validation data")
+    sub = verb("tune", _stage("tune"), "select the fixed core (alpha, beta) on validation data")
     sub.add_argument("instances", type=Path)
     sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
     sub.add_argument("--grid", type=_object, default={}, help='{"alphas": [..], "betas": [..], ..}')
     sub.add_argument("--out", type=Path, required=True, help="the .json file to write")
 
-    sub = verb("train", train, "train a learned method at one depth")
-    tuned(sub)
-    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
-    sub.add_argument("--method", default="RCDRS-Env")
-    sub.add_argument("--recipe", default="paper", help="paper or log_kkt (default: paper)")
-    sub.add_argument("--seed", type=int, default=0, help="of weights and minibatches")
-    sub.add_argument("--out", type=Path, required=True, help="the checkpoint to write (.pt)")
+    def trained(sub: argparse.ArgumentParser) -> None:
+        tuned(sub)
+        sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
+        sub.add_argument("--method", default="RCDRS-Env")
+        sub.add_argument("--recipe", default="paper", help="paper or log_kkt (default: paper)")
+        sub.add_argument("--seed", type=int, default=0, help="of weights and minibatches")
+        sub.add_argument("--out", type=Path, required=True, help="the checkpoint to write (.pt)")
 
-    sub = verb("evaluate", evaluate, "test metrics of any number of methods at one depth")
+    trained(verb("train", _stage("train"), "train the layer of a learned method at one depth"))
+
+    sub = verb("learn", _stage("learn"), "train a cost predictor through a layer (dfl)")
+    trained(sub)
+    sub.add_argument(
+        "--pretrained", type=Path, nargs="*", default=[], help="its layer, from `rcdrs train`"
+    )
+
+    sub = verb("reference", _stage("reference"), "cost of a long run and of the optimum (dispatch)")
+    sub.add_argument("instances", type=Path, help="what `rcdrs instances` wrote")
+    sub.add_argument("--cores", type=Path, required=True, help="what `rcdrs tune` wrote")
+    sub.add_argument("--depth", type=_positive, required=True, help="whose core runs")
+    sub.add_argument("--steps", type=_positive, default=300, help="how long (default: 300)")
+    sub.add_argument("--out", type=Path, required=True, help="the .npz file to write")
+
+    sub = verb("evaluate", _stage("evaluate"), "test metrics of any number of methods at one depth")
     tuned(sub)
     sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
     sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD or METHOD@RECIPE=CHECKPOINT")
     sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
     sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
     sub.add_argument("--details", type=Path, help=".npz file for the metrics of each instance")
-    sub.add_argument("--experiment", default="synthetic", help="what the rows call it")
+    sub.add_argument("--experiment", help="what the rows call it (default: of the instances)")
     sub.add_argument("--label", help="what the rows call the method (default: its name)")
+    sub.add_argument("--reference", type=Path, help="what `rcdrs reference` wrote (dispatch)")
 
-    sub = verb("time", time, "inference time of methods, in milliseconds per instance")
+    sub = verb("time", _stage("time"), "inference time of methods, in milliseconds per instance")
     tuned(sub)
     sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
     sub.add_argument("--method", nargs="+", help="default: all")
@@ -264,6 +217,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
     sub.add_argument("--out", type=Path, required=True, help="the .tex file; a .csv goes beside it")
+
+    sub = verb("claims", claims, "judge the claims of the paper from seed-level results")
+    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
+    sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
+    sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
+    sub.add_argument("--details", type=Path, nargs="*", default=[], help="per instance, .npz files")
+    sub.add_argument("--tests", type=Path, help="what `pytest --junitxml` wrote")
+    sub.add_argument("--recipe", default="paper", help="of RCDRS: paper or log_kkt")
+    sub.add_argument("--out", type=Path, required=True, help="the .md file; CSVs go beside it")
 
     sub = verb("preview", _reporting("preview"), "compile rendered tables into one PDF")
     sub.add_argument("tables", type=Path, nargs="+", help="rendered .tex files")
@@ -282,6 +244,10 @@ def _parser() -> argparse.ArgumentParser:
     configured(
         verb("release", _reporting("release"), "copy a run's current results to results/released")
     )
+
+    sub = verb("profile", _reporting("profile"), "how long the jobs of finished runs took")
+    sub.add_argument("runs", type=Path, nargs="+", metavar="FOLDER", help="results/paper, ...")
+    sub.add_argument("--out", type=Path, help="the table of times: workflow/job_times.csv")
 
     sub = verb(
         "explain",

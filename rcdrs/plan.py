@@ -7,30 +7,29 @@ does not import torch.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rcdrs.digest import code_digest, settings_digest
-from rcdrs.protocol import Config, check, merge
+from rcdrs.protocol import Config, ConfigError, check, load
 from rcdrs.release import Released
+from rcdrs.runs import DFL, EXPERIMENTS, Experiment, Synthetic, experiment_of
 
-#: Methods that are trained, in either recipe.
-LEARNED = ("L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv")
-#: The stage behind each rule.
+#: In a checkout.
+PAPER = "workflow/config/paper.yaml"
+SCHEMA = "workflow/schemas/config.schema.yaml"
+#: The function behind each stage, in the module of its experiment.
 STAGES = {
     "instances": "make_instances",
     "tune": "tune",
     "train": "train_layer",
+    "learn": "train_model",
+    "reference": "make_reference",
     "evaluate": "evaluate_runs",
     "time": "time_methods",
-}
-#: The stages behind each kind of result.
-BEHIND = {
-    "synthetic": ("instances", "tune", "train", "evaluate"),
-    "ablation": ("instances", "tune", "train", "evaluate"),
-    "timing": ("instances", "tune", "time"),
 }
 
 
@@ -48,7 +47,17 @@ class Plan:
     @staticmethod
     def of(config: Config, root: str | Path) -> Plan:
         root = Path(root)
-        return Plan(check(config, root / "workflow/schemas/config.schema.yaml"), root)
+        return Plan(check(_typed(config), root / SCHEMA), root)
+
+    def check_name(self) -> None:
+        """Other settings than the paper's need a name of their own: they are not its results."""
+        paper = load(self.root / PAPER, schema=self.root / SCHEMA)
+        changed = [key for key in paper if self.config[key] != paper[key] and key != "device"]
+        if self.config["run"] == paper["run"] and changed:
+            raise ConfigError(
+                f"{', '.join(changed)} differ from {PAPER}: give the run a name of its own, "
+                "as in --config run=mine"
+            )
 
     @property
     def folder(self) -> str:
@@ -61,90 +70,98 @@ class Plan:
         return "paper_tables" if self.config["run"] == "paper" else f"{self.folder}/paper_tables"
 
     @cached_property
-    def cases(self) -> list[str]:
-        synthetic = self.config["synthetic"]
-        return [f"{f}-{s}" for f in synthetic["families"] for s in synthetic["scales"]]
+    def experiments(self) -> dict[str, Experiment]:
+        return {name: kind(self.config) for name, kind in EXPERIMENTS.items()}
 
     @property
-    def ablation_cases(self) -> list[str]:
-        ablation = self.config["ablation"]
-        return [f"{family}-{ablation['scale']}" for family in ablation["families"]]
+    def synthetic(self) -> Synthetic:
+        return Synthetic(self.config)
 
-    def depths(self, case: str) -> list[int]:
-        """Every depth at which this case runs, in any experiment."""
-        depths = set(self.config["synthetic"]["depths"]) if case in self.cases else set()
-        if case in self.ablation_cases:
-            depths.add(self.config["ablation"]["depth"])
-        return sorted(depths)
+    @property
+    def dfl(self) -> DFL:
+        return DFL(self.config)
+
+    def experiment(self, case: str) -> Experiment:
+        return self.experiments[experiment_of(case)]
+
+    @property
+    def cases(self) -> list[str]:
+        return [case for experiment in self.experiments.values() for case in experiment.cases]
 
     def runs(self, case: str, seed: str | int, depth: str | int) -> list[str]:
         """What `rcdrs evaluate` is asked for in one setting."""
-        synthetic = self.config["synthetic"]
-        asked = [(method, "paper") for method in synthetic["methods"]]
-        asked += [(method, "log_kkt") for method in synthetic["extended"]]
         where = f"{case}-{seed}-K{depth}"
         return [
-            f"{method}@{recipe}={self.checkpoint(recipe, method, where)}"
-            if method in LEARNED
-            else method
-            for method, recipe in asked
+            method if recipe is None else f"{method}@{recipe}={self.trained(recipe, method, where)}"
+            for method, recipe in self.experiment(case).asked(case)
         ]
 
-    def checkpoint(self, recipe: str, method: str, where: str) -> str:
-        return f"{self.folder}/checkpoints/{recipe}/{method}/{where}.pt"
+    def checkpoints(self, case: str, seed: str | int, depth: str | int) -> list[str]:
+        """What these runs were trained to."""
+        runs = self.runs(case, seed, depth)
+        return list(dict.fromkeys(run.partition("=")[2] for run in runs if "=" in run))
+
+    def trained(self, recipe: str, method: str, where: str) -> str:
+        """The trained layer of a method; in decision-focused learning, the model around it."""
+        folder = "models" if experiment_of(where) == "dfl" else "checkpoints"
+        return f"{self.folder}/{folder}/{recipe}/{method.removesuffix('-Exact')}/{where}.pt"
+
+    def pretrained(self, recipe: str, method: str, where: str) -> list[str]:
+        """The checkpoint of the layer that a decision-focused method starts from, if any."""
+        layer = self.dfl.layer(method)
+        return [f"{self.folder}/checkpoints/{recipe}/{layer}/{where}.pt"] if layer else []
 
     # Settings of the stages, as JSON for the command line.
 
-    def sizes(self) -> str:
-        return _json(self.config["synthetic"]["instances"])
+    def sizes(self, case: str) -> str:
+        return _json(self.experiment(case).sizes())
 
-    def grid(self) -> str:
-        grid = self.config["grid"]
-        return _json({"alphas": grid["alpha"], "betas": grid["beta"], "scored": grid["instances"]})
+    def grid(self, case: str) -> str:
+        return _json(self.experiment(case).grid())
 
-    def training(self, recipe: str, variant: str = "full") -> str:
-        changes = self.config["ablation"]["variants"][variant]
-        rules = merge(self.config["recipes"][recipe], {"loss": changes.get("loss", {})})
-        return _json({"controller": self._controller(variant), "recipe": rules})
+    def training(self, case: str, recipe: str) -> str:
+        return _json(self.experiment(case).training(recipe))
 
-    def controller(self, variant: str = "full") -> str:
-        return _json({"controller": self._controller(variant)})
+    def controller(self, case: str) -> str:
+        return _json({"controller": self.experiment(case).controller()})
 
-    def _controller(self, variant: str) -> dict[str, Any]:
-        changes = self.config["ablation"]["variants"][variant]
-        return self.config["controller"] | changes.get("controller", {})
+    def ablated(self, variant: str) -> str:
+        return _json(self.synthetic.ablated(variant))
+
+    def ablated_controller(self, variant: str) -> str:
+        return _json({"controller": self.synthetic.ablated(variant)["controller"]})
+
+    def predictor(self) -> str:
+        return _json(self.dfl.predictor())
 
     # Digests.
 
-    def code(self, stage: str) -> str:
+    def code(self, stage: str, case: str = "") -> str:
         if stage == "table":
             return code_digest("render", "rcdrs.reporting.tables")
-        return code_digest(STAGES[stage])
+        return code_digest(STAGES[stage], self.experiment(case).module)
 
     def digest(self, name: str) -> dict[str, str]:
         """Of everything behind a result: code and settings.  `name` is as in `result`."""
         kind, *rest = name.split("/")
-        settings: Any = {
-            "instances": self.config["synthetic"]["instances"],
-            "grid": self.config["grid"],
-            "base_action": self.config["base_action"],
-            "threads": self.config["threads"],
-        }
+        case = re.sub(r"-\d+(-K\d+)?(\.\w+)?$", "", rest[-1])
+        experiment = self.experiment(case)
+        stages, settings = experiment.stages, experiment.settings()
+        common = {key: settings[key] for key in ("instances", "grid", "base_action", "threads")}
         if kind == "timing":
-            settings |= {"timing": self.config["timing"], "controller": self.config["controller"]}
+            stages = ("instances", "tune", "time")
+            settings = common | {"timing": self.config["timing"]}
+            settings |= {"controller": experiment.controller()}
         elif kind == "ablation":
-            settings |= {"training": self.training("paper", rest[0])}
-            settings |= {"method": self.config["ablation"]["method"]}
-        else:
-            settings |= {recipe: self.training(recipe) for recipe in self.config["recipes"]}
-            settings |= {key: self.config["synthetic"][key] for key in ("methods", "extended")}
+            settings = common | {"method": self.config["ablation"]["method"]}
+            settings |= {"training": self.ablated(rest[0])}
         return {
-            "code": settings_digest([self.code(stage) for stage in BEHIND[kind]]),
+            "code": settings_digest([self.code(stage, case) for stage in stages]),
             "settings": settings_digest(settings),
         }
 
-    def stamp(self, name: str) -> str:
-        return _json(self.digest(name))
+    def stamp(self, name: str | Path) -> str:
+        return _json(self.digest(str(name)))
 
     # Results: what a run computed, or what was released and still holds.
 
@@ -174,18 +191,12 @@ class Plan:
         """The seed-level results a table is made from."""
         from rcdrs.reporting.tables import needs
 
-        found = needs(table, self.config)
-        names = [
-            f"synthetic/{c}-{seed}-K{K}.csv" for c, seed, K in found.synthetic + found.extended
-        ]
-        names += [f"ablation/{v}/{c}-{seed}-K{K}.csv" for c, seed, K, v in found.ablation]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(needs(table, self.config).rows))
 
     def times_behind(self, table: str) -> list[str]:
         from rcdrs.reporting.tables import needs
 
-        found = needs(table, self.config)
-        return list(dict.fromkeys(f"timing/{case}-{seed}.csv" for case, seed, _ in found.timing))
+        return list(dict.fromkeys(needs(table, self.config).times))
 
     def tables_config(self) -> str:
         """What the tables show of the configuration: all but where and on what it runs."""
@@ -195,6 +206,18 @@ class Plan:
     @cached_property
     def released(self) -> Released:
         return Released.read(self.root / "results/released")
+
+
+def _typed(value: Any) -> Any:
+    """Snakemake reads numbers inside of lists and sections on its command line as text."""
+    if isinstance(value, dict):
+        return {key: _typed(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_typed(part) for part in value]
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _json(values: Any) -> str:

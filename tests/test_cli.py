@@ -18,7 +18,17 @@ from rcdrs import cli
 from rcdrs.cli import main
 from rcdrs.methods import METHODS
 
-VERBS = ("instances", "tune", "train", "evaluate", "time", "bench", "calibrate")
+VERBS = (
+    "instances",
+    "tune",
+    "train",
+    "learn",
+    "reference",
+    "evaluate",
+    "time",
+    "bench",
+    "calibrate",
+)
 KEYS = ["experiment", "family", "scale", "K", "seed", "method", "recipe"]
 METRICS = ["ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap"]
 LEARNED = [name for name, method in METHODS.items() if method.learned]
@@ -224,9 +234,10 @@ def test_help_of_each_verb_exits_with_zero(capsys, verb):
 def test_examples_of_the_help_parse(monkeypatch):
     """Every example is a command that the parser takes."""
     seen = []
-    for verb in VERBS:
+    for verb in ("bench", "calibrate"):
         monkeypatch.setattr(cli, verb, lambda options: seen.append(options.verb))
-    monkeypatch.setattr(cli, "_reporting", lambda _: lambda options: seen.append(options.verb))
+    for kind in ("_stage", "_reporting"):
+        monkeypatch.setattr(cli, kind, lambda _: lambda options: seen.append(options.verb))
     examples = [shlex.split(line)[1:] for line in cli.EXAMPLES.splitlines()[1:]]
     assert all(main(example) == 0 for example in examples)
     assert seen == [example[0] for example in examples]
@@ -472,7 +483,7 @@ def test_checkpoint_of_another_core_is_refused(capsys, work, tmp_path, method):
     command = (work / "set.npz", "--cores", tmp_path / "cores.json", "--depth", 3)
     message = refusal(capsys, "evaluate", *command, trained(work, method))
     assert f"{method}.pt was trained as another" in message
-    assert "(1.25, 0.7)" in message
+    assert "1.25, 0.7" in message
 
 
 def test_checkpoint_of_another_controller_is_refused(capsys, work):

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from rcdrs.experiments.dfl.methods import DECISION_METHODS
 from rcdrs.methods import METHODS
-from rcdrs.plan import LEARNED, Plan, StaleResult
+from rcdrs.plan import Plan, StaleResult
 from rcdrs.protocol import load, merge
 from rcdrs.release import MANIFEST, DamagedRelease, Released, origin, release
 from rcdrs.reporting.tables import TABLES
+from rcdrs.runs import DFL, Synthetic
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
@@ -46,11 +48,12 @@ def released(checkout):
 
 def test_paper_has_the_settings_of_the_paper():
     plan = Plan.of(CONFIG, ROOT)
-    assert len(plan.cases) == 9
+    assert len(plan.synthetic.cases) == 9
     assert len(plan.rows_behind("coverage")) == 36 * 3
     assert len(plan.rows_behind("ablation_full")) == 17 * 2 * 3
     assert len(plan.runs("socp-hard", 0, 20)) == 8 + 2
-    assert plan.depths("socp-medium") == [5, 10, 15, 20]
+    assert len(plan.runs("dfl", 0, 20)) == 9 + 4 + 2
+    assert plan.synthetic.depths("socp-medium") == [5, 10, 15, 20]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -62,13 +65,35 @@ def test_every_table_names_its_results(table):
 
 def test_plan_knows_which_methods_are_learned():
     """It keeps their names itself, to stay free of torch; they must be the library's."""
-    assert set(LEARNED) == {name for name, method in METHODS.items() if method.learned}
+    assert set(Synthetic.learned) == {name for name, method in METHODS.items() if method.learned}
+    controlled = {name: DFL(CONFIG).layer(name) for name in DECISION_METHODS}
+    assert controlled == {
+        name: method.layer if method.controlled else None
+        for name, method in DECISION_METHODS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "layer"),
+    [
+        ("PTO-Exact", "models/paper/PTO/dfl-0-K5.pt", []),
+        (
+            "RCDRS-Env-J",
+            "models/paper/RCDRS-Env-J/dfl-0-K5.pt",
+            ["results/paper/checkpoints/paper/RCDRS-Env/dfl-0-K5.pt"],
+        ),
+    ],
+)
+def test_where_decision_focused_methods_are_kept(method, model, layer):
+    plan = Plan.of(CONFIG, ROOT)
+    assert plan.trained("paper", method, "dfl-0-K5") == f"results/paper/{model}"
+    assert plan.pretrained("paper", method.removesuffix("-Exact"), "dfl-0-K5") == layer
 
 
 def test_depth_of_the_ablation_is_tuned_too():
     plan = Plan.of(merge(CONFIG, {"ablation": {"depth": 7}}), ROOT)
-    assert plan.depths("socp-medium") == [5, 7, 10, 15, 20]
-    assert plan.depths("socp-hard") == [5, 10, 15, 20]
+    assert plan.synthetic.depths("socp-medium") == [5, 7, 10, 15, 20]
+    assert plan.synthetic.depths("socp-hard") == [5, 10, 15, 20]
 
 
 def test_result_is_computed_until_it_is_released(checkout):
@@ -143,7 +168,10 @@ def reversed_keys(value):
     return value
 
 
-@pytest.mark.parametrize("name", [NAME, "ablation/mlp/x.csv", "timing/x.csv"])
+@pytest.mark.parametrize(
+    "name",
+    [NAME, "ablation/mlp/socp-medium-0-K10.csv", "timing/socp-hard-0.csv", "dfl/dfl-0-K5.csv"],
+)
 def test_digest_does_not_depend_on_the_order_of_a_configuration(name):
     """Snakemake and the command line merge files in different orders."""
     assert Plan.of(CONFIG, ROOT).digest(name) == Plan.of(reversed_keys(CONFIG), ROOT).digest(name)

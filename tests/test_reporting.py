@@ -184,8 +184,13 @@ def line(mean, method="a", metric="r_p"):
 
 def test_the_lowest_is_bold_after_rounding_and_ties_are_both_bold():
     cells = [line(1.234e-3), line(1.2341e-3), line(1.24e-3), line(5e-3, metric="r_d")]
-    assert [cell.bold for cell in bold_best(cells, SCIENTIFIC)] == [True, True, False, True]
-    assert bold_best(cells, SCIENTIFIC)[0].text == r"\(\mathbf{1.23\mathrm{e}{-3}}\)"
+    assert [cell.bold for cell in bold_best(cells)] == [True, True, False, True]
+    assert bold_best(cells)[0].text == r"\(\mathbf{1.23\mathrm{e}{-3}}\)"
+
+
+def test_the_largest_pass_rate_is_bold():
+    cells = [line(rate, metric="Pass") for rate in (0.5, 0.9, 0.9, 0.1)]
+    assert [cell.bold for cell in bold_best(cells)] == [False, True, True, False]
 
 
 def test_times_are_not_bold():
@@ -416,17 +421,19 @@ def test_a_summary_needs_no_more_than_the_rows_behind_it(name):
 def test_a_table_is_made_of_what_it_needs(name, run):
     config, (rows, timing) = CONFIGS[run], ROWS[run]
     wanted = needs(name, config)
-    case = rows.family + "-" + rows.scale
-    setting = pd.Series(list(zip(case, rows.seed, rows.K, strict=True)), index=rows.index)
-    variant = pd.Series(list(zip(case, rows.seed, rows.K, rows.method, strict=True)), rows.index)
-    ablation, extended = rows.experiment == "ablation", rows.recipe == "log_kkt"
-    kept = (
-        (ablation & variant.isin(wanted.ablation))
-        | (extended & setting.isin(wanted.extended))
-        | (~ablation & ~extended & setting.isin(wanted.synthetic))
-    )
-    timed = setting[timing.index].isin(wanted.timing)
-    assert render(name, config, rows[kept], timing[timed]) == rendered(name, run)
+    kept = rows[[file_of(row) in wanted.rows for _, row in rows.iterrows()]]
+    timed = timing[[time_file_of(row) in wanted.times for _, row in timing.iterrows()]]
+    assert render(name, config, kept, timed) == rendered(name, run)
+
+
+def file_of(row):
+    """The result that holds a seed-level row."""
+    folder = f"ablation/{row.method}" if row.experiment == "ablation" else row.experiment
+    return f"{folder}/{row.family}-{row.scale}-{row.seed}-K{row.K}.csv"
+
+
+def time_file_of(row):
+    return f"timing/{row.family}-{row.scale}-{row.seed}.csv"
 
 
 @pytest.mark.parametrize("name", ["protocol", "benchmarks", "hyperparameters"])

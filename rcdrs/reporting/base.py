@@ -10,27 +10,17 @@ from itertools import groupby, product
 from typing import Any, ClassVar, Literal
 
 from rcdrs.reporting.coverage import RCDRS, compared_methods
-from rcdrs.reporting.formatting import Style, bold, math_mode, setting, typeset
+from rcdrs.reporting.formatting import LARGER_IS_BETTER, Style, bold, math_mode, setting, typeset
 from rcdrs.reporting.results import TIME, Config, Query, Results, Statistic
-
-#: One seed of one setting: case ("socp-hard"), seed, depth K.
-Setting = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The seed-level CSVs behind a table; all empty for a table of the configuration alone.
+    """The seed-level CSVs behind a table, named as in `Plan.result`; none for a table of the
+    configuration alone."""
 
-    synthetic, extended: settings of the synthetic experiment, with the paper's recipe and with
-        log_kkt.
-    ablation: (case, seed, K, variant).
-    timing: settings whose inference is timed.
-    """
-
-    synthetic: list[Setting] = field(default_factory=list)
-    extended: list[Setting] = field(default_factory=list)
-    ablation: list[tuple[str, int, int, str]] = field(default_factory=list)
-    timing: list[Setting] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    times: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -43,6 +33,7 @@ class Cell:
     block: str = ""
     mean: float | None = None
     std: float | None = None
+    shown: float | None = None  # the mean as it is printed
     bold: bool = False
     metric: str = ""
     query: list[Query] = field(default_factory=list)
@@ -71,28 +62,33 @@ class Table(ABC):
 
 def measured(row: str, column: str, found: Statistic, style: Style, block: str = "") -> Cell:
     text = style.mean_std(found.mean, found.std)
+    shown = style.rounded(found.mean)
     return Cell(
-        row, column, text, block, found.mean, found.std, metric=found.metric, query=[found.query]
-    )
+        row, column, text, block, found.mean, found.std, shown,
+        metric=found.metric, query=[found.query],
+    )  # fmt: skip
 
 
-def bold_best(
-    cells: list[Cell], style: Style, along: Literal["column", "row"] = "column"
-) -> list[Cell]:
-    """The cells with the lowest in every column (or row) bold; times are not ranked.
+def bold_best(cells: list[Cell], along: Literal["column", "row"] = "column") -> list[Cell]:
+    """The cells with the best in every column (or row) bold; times are not ranked.
 
     Numbers are compared as printed: equal ones are both bold.
     """
-    shown = [math.inf if c.mean is None else style.rounded(c.mean) for c in cells]
+
+    def loss(cell: Cell) -> float:
+        if cell.shown is None:
+            return math.inf
+        return -cell.shown if cell.metric in LARGER_IS_BETTER else cell.shown
+
     best: dict[str, float] = {}
-    for cell, value in zip(cells, shown, strict=True):
+    for cell in cells:
         line = getattr(cell, along)
-        best[line] = min(best.get(line, math.inf), value)
+        best[line] = min(best.get(line, math.inf), loss(cell))
     return [
         replace(cell, bold=True, text=bold(cell.text))
-        if cell.metric != TIME and value == best[getattr(cell, along)]
+        if cell.metric != TIME and loss(cell) == best[getattr(cell, along)]
         else cell
-        for cell, value in zip(cells, shown, strict=True)
+        for cell in cells
     ]
 
 
@@ -108,24 +104,34 @@ def layout(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     return blocks
 
 
-def settings(
-    config: Config, families: Sequence[str], scales: Sequence[str], depths: Sequence[int]
-) -> list[Setting]:
-    """Every (case, seed, K)."""
+def row_files(
+    folder: str, config: Config, cases: Sequence[str], depths: Sequence[int]
+) -> list[str]:
+    """The results of every case, seed and depth of an experiment."""
     return [
-        (f"{family}-{scale}", seed, K)
-        for family, scale, K, seed in product(families, scales, depths, config["seeds"])
+        f"{folder}/{case}-{seed}-K{K}.csv"
+        for case, K, seed in product(cases, depths, config["seeds"])
     ]
 
 
-def require(table: str, config: Config, **wanted: Sequence[Any]) -> None:
+def time_files(config: Config, cases: Sequence[str]) -> list[str]:
+    return [f"timing/{case}-{seed}.csv" for case, seed in product(cases, config["seeds"])]
+
+
+def synthetic_cases(families: Sequence[str], scales: Sequence[str]) -> list[str]:
+    return [f"{family}-{scale}" for family, scale in product(families, scales)]
+
+
+def require(
+    table: str, config: Config, section: str = "synthetic", **wanted: Sequence[Any]
+) -> None:
     """``require("t", config, scales=["hard"])``: an error where synthetic.scales lacks it."""
     for key, items in wanted.items():
-        present = config["synthetic"][key]
+        present = config[section][key]
         missing = ", ".join(str(item) for item in items if item not in present)
         if missing:
             raise ValueError(
-                f"table {table} is about {missing}, but synthetic.{key} of the configuration is "
+                f"table {table} is about {missing}, but {section}.{key} of the configuration is "
                 f"{present}: add it there (workflow/config/, or --config), or leave the table out."
             )
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from rcdrs.files import replacing
-from rcdrs.plan import Plan
+from rcdrs.jobtimes import measure, overhead, write
+from rcdrs.plan import PAPER, SCHEMA, Plan
 from rcdrs.protocol import load
 from rcdrs.release import release as copy_current
 from rcdrs.reporting import tables
@@ -78,6 +79,28 @@ def status(options: argparse.Namespace) -> None:
         print(f"{name:20} {found or 'from the configuration alone'}")
 
 
+def profile(options: argparse.Namespace) -> None:
+    times = [time for run in options.runs for time in measure(run)]
+    if not times:
+        raise ValueError(f"no benchmark files under {', '.join(map(str, options.runs))}.")
+    frame = pd.DataFrame(
+        {
+            "run": time.run,
+            "rule": time.rule,
+            "jobs": time.jobs,
+            "core seconds": time.jobs * time.seconds,
+            "inside": time.jobs * time.inside,
+        }
+        for time in times
+    )
+    print(frame.groupby(["run", "rule"]).sum().round().astype(int).to_string())
+    for name in frame["run"].unique():
+        print(f"{name}: {overhead([time for time in times if time.run == name])}")
+    if options.out is not None:
+        write(times, options.out)
+        print(f"wrote {options.out}")
+
+
 def explain(options: argparse.Namespace) -> None:
     plan = _plan(options)
     tables.find_table(options.table)
@@ -126,9 +149,8 @@ def _origin(plan: Plan, path: Path, note: Path) -> str:
 
 def _plan(options: argparse.Namespace) -> Plan:
     root = Path(__file__).parents[2]
-    folder = root / "workflow"
-    files = [folder / "config/paper.yaml", *([options.configfile] if options.configfile else [])]
-    return Plan.of(load(*files, schema=folder / "schemas/config.schema.yaml"), root)
+    files = [root / PAPER, *([options.configfile] if options.configfile else [])]
+    return Plan.of(load(*files, schema=root / SCHEMA), root)
 
 
 def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:

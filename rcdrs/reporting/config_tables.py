@@ -23,23 +23,44 @@ class Protocol(Table):
     template: ClassVar[str] = "protocol.tex.j2"
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
-        synthetic, ablation, recipes = config["synthetic"], config["ablation"], config["recipes"]
+        ablation, recipes = config["ablation"], config["recipes"]
+        synthetic, dfl, dispatch = (config[name] for name in ("synthetic", "dfl", "dispatch"))
         everywhere = (synthetic["families"], synthetic["scales"], synthetic["depths"])
         ablated = (ablation["families"], [ablation["scale"]], [ablation["depth"]])
+
+        def conic(
+            families: list[str], scales: list[str], depths: list[int], recipe: str
+        ) -> tuple[Config, str, str, list[int], str, int]:
+            names = ", ".join(FAMILIES[family] for family in families)
+            batch = recipes[recipe]["batch"]
+            return synthetic, names, ", ".join(scales), depths, typeset(recipe), batch
+
+        cone, days = "fixed mixed cone", "six buses, 24 hours"
+        pretrained, operated = dfl["training"]["paper"], dispatch["training"]["paper"]
+        forms = ", ".join(dispatch["formulations"])
         experiments = {
-            "Synthetic conic optimization": (*everywhere, "paper"),
-            "Synthetic, extended": (*everywhere, "log_kkt"),
-            "Ablations": (*ablated, "paper"),
-        }
+            "Synthetic conic optimization": conic(*everywhere, "paper"),
+            "Synthetic, extended": conic(*everywhere, "log_kkt"),
+            "Ablations": conic(*ablated, "paper"),
+            "DFL, controller": (
+                dfl, cone, "--", dfl["depths"], typeset("paper"), pretrained["batch"]
+            ),
+            "DFL, predictor": (
+                dfl, cone, "--", dfl["depths"], "decision loss", dfl["predictor"]["batch"]
+            ),
+            "Energy dispatch": (
+                dispatch, days, forms, dispatch["depths"], "dispatch merit", operated["batch"]
+            ),
+        }  # fmt: skip
         cells = []
-        for row, (families, scales, depths, recipe) in experiments.items():
+        for row, (part, families, scales, depths, recipe, batch) in experiments.items():
             texts = {
-                "Families": ", ".join(FAMILIES[family] for family in families),
-                "Scales": ", ".join(scales),
+                "Families": families,
+                "Scales": scales,
                 "Depths": formula_list(depths),
-                "Instances": math_mode("/".join(map(str, synthetic["instances"].values()))),
-                "Recipe": typeset(recipe),
-                "Batch": math_mode(setting(recipes[recipe]["batch"])),
+                "Instances": math_mode("/".join(map(str, part["instances"].values()))),
+                "Recipe": recipe,
+                "Batch": math_mode(setting(batch)),
                 "Seeds": formula_list(config["seeds"]),
             }
             cells += [Cell(row, column, text) for column, text in texts.items()]
@@ -106,6 +127,67 @@ class Hyperparameters(Table):
             for block, lines in groups.items()
             for row, text in lines.items()
         ]
+
+
+@dataclass(frozen=True)
+class DispatchParameters(Table):
+    """Table app_dispatch_parameters: read off the network and its climate themselves."""
+
+    name: str
+    template: ClassVar[str] = "dispatch_parameters.tex.j2"
+
+    def cells(self, config: Config, results: Results) -> list[Cell]:
+        from rcdrs.experiments.dispatch.network import SIX_BUS as network  # torch, see above
+        from rcdrs.experiments.dispatch.scenarios import Climate
+
+        climate, part = Climate(), config["dispatch"]
+
+        def each(devices: str, *names: str) -> str:
+            """The values of one kind of device, name by name."""
+            return ", ".join(
+                formula_list((getattr(d, name) for d in getattr(network, devices)), "(", ")")
+                for name in names
+            )
+
+        costs = {name: rf"\lambda_{{\rm {name}}}" for name in vars(network.costs)}
+        counts = (network.buses, len(network.lines), network.horizon)
+        values = {
+            "Network, buses / lines / horizon": math_mode("/".join(map(str, counts))),
+            "Generators, limits": each("generators", "limit"),
+            "Generators, quadratic and linear cost": each("generators", "quadratic", "linear"),
+            "Batteries, charging and discharging power": each("batteries", "charge", "discharge"),
+            "Batteries, lowest and highest energy": each("batteries", "lowest", "highest"),
+            "Batteries, energy at both ends (open)": each("batteries", "initial"),
+            "Batteries, efficiencies": each(
+                "batteries", "charge_efficiency", "discharge_efficiency"
+            ),
+            "Lines, susceptances": each("lines", "susceptance"),
+            "Lines, limits": each("lines", "limit"),
+            "Angles, bound": math_mode(setting(network.angle_limit)),
+            "Prices": _assigned(vars(network.costs), costs),
+            "Base load": formula_list(network.loads, "(", ")"),
+            "Load, mean level (open) / variation / noise": _slashed(
+                vars(climate), "level", "variation", "noise"
+            ),
+            "Days, spread of load / weather (open)": _slashed(
+                vars(climate), "day_load", "day_weather"
+            ),
+            "Renewable sites, amplitudes": each("sites", "amplitude"),
+            "Renewable sites, sources (open)": ", ".join(site.source for site in network.sites),
+            "Forecast error, load / renewable": _slashed(
+                vars(climate), "forecast_load", "forecast_renewable"
+            ),
+            "Reserve factor": math_mode(setting(network.reserve_factor)),
+            "Days, train / validation / test": _slashed(part["instances"], *part["instances"]),
+            "Seeds / depths / reference depth": " / ".join(
+                (
+                    formula_list(config["seeds"]),
+                    formula_list(part["depths"]),
+                    math_mode(str(part["reference"])),
+                )
+            ),
+        }
+        return [Cell(row, "Value", text) for row, text in values.items()]
 
 
 ACTION = {"rho": r"\rho_0", "alpha": r"\alpha_0", "beta": r"\beta_0"}

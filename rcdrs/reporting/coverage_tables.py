@@ -17,7 +17,8 @@ from rcdrs.reporting.base import (
     measured,
     require,
     require_compared,
-    settings,
+    row_files,
+    synthetic_cases,
 )
 from rcdrs.reporting.coverage import RCDRS, Comparison
 from rcdrs.reporting.formatting import FAMILIES, METRICS, SCIENTIFIC, math_mode, percent, typeset
@@ -35,8 +36,8 @@ class _EverySetting(Table):
     def needs(self, config: Config) -> Needs:
         require_compared(self.name, config, self.recipe)
         part = config["synthetic"]
-        wanted = settings(config, part["families"], part["scales"], part["depths"])
-        return Needs(synthetic=wanted, extended=[] if self.recipe == "paper" else wanted)
+        cases = synthetic_cases(part["families"], part["scales"])
+        return Needs(row_files("synthetic", config, cases, part["depths"]))
 
     def comparisons(self, config: Config, results: Results) -> list[list[Comparison]]:
         """By Gap, and by Dist."""
@@ -125,7 +126,7 @@ def _line(comparison: Comparison) -> list[Cell]:
     )
     value, both = 100 * comparison.ratio, [better.query, strongest.query]
     ratio = Cell(row, "Ratio", percent(value), block, mean=value, metric=metric, query=both)
-    return [first, *bold_best(cells, SCIENTIFIC, along="row"), ratio, last]
+    return [first, *bold_best(cells, along="row"), ratio, last]
 
 
 def _lines(cells: list[Cell]) -> list[list[Cell]]:

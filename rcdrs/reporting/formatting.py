@@ -16,8 +16,20 @@ METRICS = {
     "r_gap": r"r_{\rm gap}",
     "Gap": r"\mathrm{Gap}",
     "Dist": r"\mathrm{Dist}",
+    "Regret": r"\mathrm{Regret}",
+    "CostGap": r"\mathrm{CostGap}",
+    "OptGap": r"\mathrm{OptGap}",
+    "Eq": r"\mathrm{Eq.}",
+    "Shed": r"\mathrm{Shed}",
+    "Curt": r"\mathrm{Curt.}",
+    "Reserve": r"\mathrm{Reserve}",
+    "Emerg": r"\mathrm{Emerg.}",
+    "Pass": r"\mathrm{Pass}",
     "time_ms": r"\mathrm{Time~(ms)}",
 }
+
+
+LARGER_IS_BETTER = ("Pass",)
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,8 @@ class Style:
 
 SCIENTIFIC = Style(".2e", r"\!\pm\!")
 MILLISECONDS = Style(".3f", r"\!\pm\!")
+THREE_DECIMALS = Style(".3f", r"\pm")
+FOUR_DECIMALS = Style(".4f", r"\pm")
 FIVE_DECIMALS = Style(".5f", r"\pm")
 
 
@@ -74,7 +88,8 @@ def setting(value: float) -> str:
 
 
 def header(metric: str) -> str:
-    return math_mode(METRICS[metric] + r"\downarrow")
+    arrow = r"\uparrow" if metric in LARGER_IS_BETTER else r"\downarrow"
+    return math_mode(METRICS[metric] + arrow)
 
 
 _SPECIAL = str.maketrans(

@@ -14,7 +14,9 @@ from rcdrs.reporting.base import (
     measured,
     require,
     require_compared,
-    settings,
+    row_files,
+    synthetic_cases,
+    time_files,
 )
 from rcdrs.reporting.coverage import RCDRS, compared_methods
 from rcdrs.reporting.formatting import (
@@ -43,8 +45,9 @@ class Synthetic(Table):
 
     def needs(self, config: Config) -> Needs:
         require(self.name, config, families=FAMILIES_SHOWN, scales=["hard"], depths=[self.depth])
-        wanted = settings(config, FAMILIES_SHOWN, ["hard"], [self.depth])
-        return Needs(synthetic=wanted, timing=wanted)
+        cases = synthetic_cases(FAMILIES_SHOWN, ["hard"])
+        rows = row_files("synthetic", config, cases, [self.depth])
+        return Needs(rows, time_files(config, cases))
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
         cells = []
@@ -54,7 +57,7 @@ class Synthetic(Table):
                 found = results.statistic(metric, family, "hard", self.depth, method)
                 style = MILLISECONDS if metric == TIME else SCIENTIFIC
                 block.append(measured(method, metric, found, style, FAMILIES[family]))
-            cells += bold_best(block, SCIENTIFIC)
+            cells += bold_best(block)
         return cells
 
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
@@ -76,8 +79,8 @@ class LogKKT(Table):
     def needs(self, config: Config) -> Needs:
         require(self.name, config, families=FAMILIES_SHOWN, scales=["hard"])
         require_compared(self.name, config, "log_kkt")
-        wanted = settings(config, FAMILIES_SHOWN, ["hard"], config["synthetic"]["depths"])
-        return Needs(synthetic=wanted, extended=wanted)
+        cases = synthetic_cases(FAMILIES_SHOWN, ["hard"])
+        return Needs(row_files("synthetic", config, cases, config["synthetic"]["depths"]))
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
         cells = []
@@ -94,7 +97,7 @@ class LogKKT(Table):
             for recipe, method, metric in product(("paper", "log_kkt"), RCDRS, CERTIFICATES):
                 statistic = results.statistic(metric, family, "hard", K, method, recipe)
                 block.append(measured(f"{method}, {recipe}", metric, statistic, SCIENTIFIC, label))
-            cells += [_with_method(cell) for cell in bold_best(block, SCIENTIFIC)]
+            cells += [_with_method(cell) for cell in bold_best(block)]
         return cells
 
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
@@ -127,8 +130,9 @@ class Ablation(Table):
             )
         # One variant may stand in several rows; it runs once.
         variants = dict.fromkeys(row["variant"] for row in self._rows(config))
-        runs = settings(config, part["families"], [part["scale"]], [part["depth"]])
-        return Needs(ablation=[(*run, variant) for run in runs for variant in variants])
+        cases = synthetic_cases(part["families"], [part["scale"]])
+        folders = [f"ablation/{variant}" for variant in variants]
+        return Needs([n for f in folders for n in row_files(f, config, cases, [part["depth"]])])
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
         part = config["ablation"]

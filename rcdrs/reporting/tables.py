@@ -17,13 +17,23 @@ import jinja2
 import pandas as pd
 
 from rcdrs.reporting.base import Cell, Needs, Table, layout, spread
-from rcdrs.reporting.config_tables import Benchmarks, Hyperparameters, Protocol
+from rcdrs.reporting.config_tables import (
+    Benchmarks,
+    DispatchParameters,
+    Hyperparameters,
+    Protocol,
+)
 from rcdrs.reporting.coverage_tables import Coverage, Settings
+from rcdrs.reporting.decision_tables import DFL, DFLExtended, Dispatch, DispatchExtended
 from rcdrs.reporting.result_tables import Ablation, LogKKT, Synthetic
 from rcdrs.reporting.results import TIME, Config, Results, pick
 
 #: Beside the package in a checkout; they are part of the paper, not of the library.
 TEMPLATES = Path(__file__).parents[2] / "workflow" / "templates"
+
+#: The columns of the paper's tables on decisions.
+DECISION = ("Regret", "r_p", "r_d", "r_gap", "Dist")
+OPERATION = ("CostGap", "Eq", "Shed", "Curt", "Reserve", "Emerg", "Pass")
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -37,6 +47,13 @@ TABLES: dict[str, Table] = {
         Coverage("coverage_log_kkt", recipe="log_kkt"),
         Settings("settings", recipe="paper"),
         Settings("settings_log_kkt", recipe="log_kkt"),
+        DFL("dfl_k20", (*DECISION, TIME), depth=20),
+        DFL("dfl_k5_k10_k15", ("Regret", "Eq", "Dist", TIME), but=20),
+        DFLExtended("dfl_extended", DECISION),
+        Dispatch("dispatch_k15", (*OPERATION, TIME), depth=15),
+        Dispatch("dispatch_k5_k10", (*OPERATION, TIME), but=15),
+        DispatchExtended("dispatch_extended", ("OptGap", *OPERATION)),
+        DispatchParameters("dispatch_parameters"),
         Protocol("protocol"),
         Benchmarks("benchmarks"),
         Hyperparameters("hyperparameters"),

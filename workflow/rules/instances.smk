@@ -8,13 +8,15 @@ rule instances:
         f"{RUN}/logs/instances/{{case}}-{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/instances/{{case}}-{{seed}}.tsv"
+    conda:
+        "../../envs/rcdrs.yaml"
     threads: config["threads"]
     resources:
-        mem_mb=1000,
-        runtime=5,
+        mem_mb=more(1000),
+        runtime=more(5),
     params:
-        code=plan.code("instances"),
-        sizes=plan.sizes(),
+        code=lambda wildcards: plan.code("instances", wildcards.case),
+        sizes=lambda wildcards: plan.sizes(wildcards.case),
     message:
         "generate {wildcards.case}, seed {wildcards.seed}"
     shell:
@@ -31,14 +33,16 @@ rule tune:
         f"{RUN}/logs/tune/{{case}}-{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/tune/{{case}}-{{seed}}.tsv"
+    conda:
+        "../../envs/rcdrs.yaml"
     threads: config["threads"]
     resources:
-        mem_mb=1500,
-        runtime=10,
+        mem_mb=more(1500),
+        runtime=more(10),
     params:
-        code=plan.code("tune"),
-        depths=lambda wildcards: plan.depths(wildcards.case),
-        grid=plan.grid(),
+        code=lambda wildcards: plan.code("tune", wildcards.case),
+        depths=lambda wildcards: plan.experiment(wildcards.case).depths(wildcards.case),
+        grid=lambda wildcards: plan.grid(wildcards.case),
     message:
         "tune the core of {wildcards.case}, seed {wildcards.seed}"
     shell:

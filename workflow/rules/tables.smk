@@ -1,18 +1,14 @@
 # Tables from seed-level CSVs, each a target of its own: table_synthetic_k20, table_coverage, ...
 
 
-def rows_behind(wildcards):
-    return [plan.result(name) for name in plan.rows_behind(wildcards.table)]
-
-
-def times_behind(wildcards):
-    return [plan.result(name) for name in plan.times_behind(wildcards.table)]
-
-
 rule render:
     input:
-        rows=rows_behind,
-        times=times_behind,
+        rows=lambda wildcards: [
+            plan.result(name) for name in plan.rows_behind(wildcards.table)
+        ],
+        times=lambda wildcards: [
+            plan.result(name) for name in plan.times_behind(wildcards.table)
+        ],
         templates=collect(
             f"{workflow.basedir}/workflow/templates/{{name}}",
             name=[
@@ -27,10 +23,12 @@ rule render:
         f"{RUN}/logs/render/{{table}}.log",
     benchmark:
         f"{RUN}/benchmarks/render/{{table}}.tsv"
+    conda:
+        "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
-        runtime=5,
+        mem_mb=more(1000),
+        runtime=more(5),
     params:
         code=plan.code("table"),
         config=plan.tables_config(),
@@ -50,10 +48,12 @@ rule preview:
         f"{RUN}/logs/preview.log",
     benchmark:
         f"{RUN}/benchmarks/preview.tsv"
+    conda:
+        "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
-        runtime=5,
+        mem_mb=more(1000),
+        runtime=more(5),
     message:
         "compile every table into {output.pdf}"
     shell:
@@ -75,3 +75,13 @@ rule paper_tables:
     input:
         [f"{plan.tables_folder}/{name}.tex" for name in TABLES],
     localrule: True
+
+
+# Whatever is asked for and is neither a target above nor a file in a folder.
+rule no_such_target:
+    input:
+        lambda wildcards: refuse(
+            wildcards.target, [rule.name for rule in workflow.rules]
+        ),
+    output:
+        "{target}",
