@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -476,12 +475,6 @@ def test_other_bad_arguments(tmp_path):
         find_dispatch_method("L-PDHG")
     with pytest.raises(ValueError, match=r"'fast'.*paper, log_kkt"):
         make_recipe("fast", {})
-
-
-def test_missing_solver_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match="needs the solver Clarabel"):
-        optimum.solve(days(TINY))
 
 
 # Methods

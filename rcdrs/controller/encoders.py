@@ -62,11 +62,13 @@ class _GRUCell(torch.autograd.Function):
         _TANH(torch.sub(g, kept, out=d_n), n, grad_input=d_n)
         _SIGMOID(torch.sub(h, n, out=d_z).mul_(g), z, grad_input=d_z)
         _SIGMOID(torch.mul(d_n, inner_n, out=d_r), r, grad_input=d_r)
-        d_Wi, d_bi = d_gates @ phi.mT, d_gates.sum(1)
+        trained = ctx.needs_input_grad[2]  # a frozen controller still passes gradients through
+        d_Wi, d_bi = (d_gates @ phi.mT, d_gates.sum(1)) if trained else (None, None)
         d_phi = Wi.mT @ d_gates
         d_n.mul_(r)  # from here on d_gates belongs to W_h h + b_h
         d_h = kept.addmm_(Wh.mT, d_gates)
-        return d_phi, d_h, d_Wi, d_gates @ h.mT, d_bi, d_gates.sum(1)
+        d_Wh, d_bh = (d_gates @ h.mT, d_gates.sum(1)) if trained else (None, None)
+        return d_phi, d_h, d_Wi, d_Wh, d_bi, d_bh
 
 
 class LSTM(nn.Module):
@@ -131,4 +133,7 @@ class _TwoLayers(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         h, W1, W2, inner = ctx.saved_tensors
         d_inner = torch.ops.aten.threshold_backward(W2.mT @ g, inner, 0)
-        return W1.mT @ d_inner, d_inner @ h.mT, d_inner.sum(1), g @ inner.mT, g.sum(1)
+        d_h = W1.mT @ d_inner
+        if not ctx.needs_input_grad[1]:
+            return d_h, None, None, None, None
+        return d_h, d_inner @ h.mT, d_inner.sum(1), g @ inner.mT, g.sum(1)

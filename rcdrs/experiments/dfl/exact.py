@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
-from typing import Any
 
+import clarabel
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -47,7 +46,6 @@ def solve(program: ConicProgram) -> tuple[Tensor, Tensor]:
     ``x = T v`` with T orthogonal, or for a PSD block unpacking the scaled triangle; the zero cone
     holds ``A T v = b`` and the others hold v.
     """
-    clarabel = _clarabel()
     parts, kinds, sizes = zip(*_blocks(program.cone), strict=True)
     T = sp.block_diag(parts, format="csc")
     G = sp.vstack([program.A.numpy() @ T, -sp.eye(T.shape[1])], format="csc")
@@ -66,15 +64,6 @@ def solve(program: ConicProgram) -> tuple[Tensor, Tensor]:
         if found.status in good:
             x[row], y[row] = T @ np.array(found.x), -np.array(found.z)[:m]
     return torch.from_numpy(x), torch.from_numpy(y)
-
-
-def _clarabel() -> Any:
-    try:
-        return importlib.import_module("clarabel")
-    except ImportError as error:
-        raise ValueError(
-            "the exact reference needs Clarabel, which is not installed: pip install clarabel."
-        ) from error
 
 
 def _blocks(cone: Cone) -> Iterator[tuple[np.ndarray, str, int]]:
