@@ -11,7 +11,7 @@ from rcdrs import slurm
 from rcdrs.jobtimes import measure, overhead
 from rcdrs.plan import Plan
 from rcdrs.reporting.tables import TABLES
-from rcdrs.workflow import failure, forecast, more, recover, refuse
+from rcdrs.workflow import check_room, failure, forecast, more, recover, refuse
 
 
 configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
@@ -25,6 +25,7 @@ RUN = plan.folder
 GPUS = int(config["device"] == "cuda")
 
 if workflow.is_main_process:
+    check_room()
     recover()
 
 # The verbs are those of this checkout, in the Python that runs it, and end when it does.
@@ -47,6 +48,7 @@ wildcard_constraints:
     target=r"[\w-]+",
 
 
+include: "workflow/rules/common.smk"
 include: "workflow/rules/instances.smk"
 include: "workflow/rules/training.smk"
 include: "workflow/rules/evaluation.smk"

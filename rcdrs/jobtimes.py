@@ -184,9 +184,14 @@ def overhead(times: Sequence[JobTime]) -> str:
     total = sum(time.jobs * time.seconds for time in times)
     inside = sum(time.jobs * time.inside for time in times if time.purpose)
     return (
-        f"{jobs:,} jobs took {duration(total)} of core time, {inside / total:.0%} of it inside "
-        "training, evaluation and timing."
+        f"{count(jobs, 'job')} took {duration(total)} of core time, {inside / total:.0%} of it "
+        "inside training, evaluation and timing."
     )
+
+
+def count(number: int, what: str) -> str:
+    """``1 job`` or ``1,033 jobs``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

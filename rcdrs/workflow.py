@@ -13,10 +13,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rcdrs import slurm
-from rcdrs.jobtimes import Estimate, Task, duration, makespan, read
+from rcdrs.jobtimes import Estimate, Task, count, duration, makespan, read
 
 #: A disk with less is as good as full.
 SPACE = 10 * 2**20
+
+
+def check_room() -> None:
+    """Refuse to start on a full disk: Snakemake itself would fail, with a traceback."""
+    if full := _full_disk():
+        raise OSError(full)
+
+
+def _full_disk() -> str:
+    full = shutil.disk_usage(".").free < SPACE
+    return f"the disk of {Path.cwd()} is full: make room first." if full else ""
 
 
 def recover(state: Path = Path(".snakemake")) -> None:
@@ -81,9 +92,11 @@ def forecast(dag: Any, cores: int, run: str, table: Path) -> str:
         )
         for job, seconds in zip(jobs, times, strict=True)
     ]
-    text = f"{len(jobs):,} jobs, about {duration(makespan(tasks, cores))} on {cores} cores"
-    if unknown := times.count(None):
-        text += f", not counting {unknown:,} jobs of a kind that was never timed"
+    text, unknown = count(len(jobs), "job"), times.count(None)
+    if unknown < len(jobs):
+        text += f", about {duration(makespan(tasks, cores))} on {count(cores, 'core')}"
+    if unknown:
+        text += f"; {unknown:,} of a kind that was never timed, and not counted in the time"
     return text + "."
 
 
@@ -97,10 +110,9 @@ def failure(jobs: Iterable[Any]) -> str:
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             parts.append(f"rule {failed.rule.name} failed.  The end of {log}:")
             parts += [f"    {line}" for line in lines[-15:]] or ["    (empty)"]
-    if shutil.disk_usage(".").free < SPACE:
-        parts.append(f"The disk of {Path.cwd()} is full: make room first.")
-    parts.append(
+    parts += [
+        _full_disk(),
         "What was finished is kept: the same command goes on from here.  With --keep-going, all "
-        "that does not need the failed jobs runs first."
-    )
-    return "\n".join(parts)
+        "that does not need the failed jobs runs first.",
+    ]
+    return "\n".join(filter(None, parts))

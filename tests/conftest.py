@@ -80,6 +80,11 @@ def awake(layer, size=0.1):
     return layer
 
 
+def pytest_collection_modifyitems(items):
+    """The longest file first, or one worker would wait for the other at the end."""
+    items.sort(key=lambda item: item.path.name != "test_workflow.py")
+
+
 @pytest.fixture(autouse=True)
 def process_settings():
     """A command sets threads and denormals for its process: undone for the next test in it."""

@@ -10,6 +10,7 @@ from rcdrs.jobtimes import (
     Estimate,
     JobTime,
     Task,
+    count,
     duration,
     kind_of,
     makespan,
@@ -150,6 +151,10 @@ def test_task_that_wants_more_cores_than_there_are_runs_alone():
 
 def test_nothing_takes_no_time():
     assert makespan([], cores=2) == 0.0
+
+
+def test_one_job_is_not_several():
+    assert [count(number, "job") for number in (1, 1033)] == ["1 job", "1,033 jobs"]
 
 
 @pytest.mark.parametrize(

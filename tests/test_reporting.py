@@ -34,13 +34,15 @@ from rcdrs.reporting.formatting import (
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
 from rcdrs.reporting.results import Results, Statistic, pick
 from rcdrs.reporting.tables import TABLES, behind, needs, preview, render, values
+from rcdrs.runs import DFL, Dispatch
 
 ROOT = Path(__file__).parents[1]
 PAPER = yaml.safe_load((ROOT / "workflow/config/paper.yaml").read_text())
 SMOKE = merge(PAPER, yaml.safe_load((ROOT / "workflow/config/smoke.yaml").read_text()))
 SMOKE = SMOKE | {"seeds": [0, 1]}  # two, so that there is a deviation to show
 CONFIGS = {"paper": PAPER, "smoke": SMOKE}
-METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap")
+METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap", "Regret")
+METRICS += ("CostGap", "OptGap", "Shed", "Curt", "Reserve", "Emerg", "Pass")
 NOT_LEARNED = ("F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS")
 LATEX = shutil.which("pdflatex")
 
@@ -58,10 +60,16 @@ def seed_rows(config, seed=0):
         ablation["variants"],
     )  # fmt: skip
     keys += [("ablation", *key, "paper") for key in ablated]
+    for experiment in (DFL(config), Dispatch(config)):
+        for case, K, n in product(experiment.cases, experiment.section["depths"], config["seeds"]):
+            family, _, scale = case.partition("-")
+            where = (experiment.name, family, scale or "-", K, n)
+            keys += [(*where, m, recipe or "-") for m, recipe in experiment.asked(case)]
     names = ["experiment", "family", "scale", "K", "seed", "method", "recipe"]
     rows = pd.DataFrame(keys, columns=names)
     rows[list(METRICS)] = 10 ** rng.uniform(-5, 1, (len(rows), len(METRICS)))
-    timing = rows[(rows.experiment == "synthetic") & (rows.recipe != "log_kkt")][names[:-1]].copy()
+    timed = (rows.experiment != "ablation") & (rows.recipe != "log_kkt")
+    timing = rows[timed][names[:-1]].copy()
     timing["time_ms"] = rng.uniform(0.01, 0.4, len(timing))
     timing["device"] = "cpu"
     return rows, timing
@@ -429,11 +437,15 @@ def test_a_table_is_made_of_what_it_needs(name, run):
 def file_of(row):
     """The result that holds a seed-level row."""
     folder = f"ablation/{row.method}" if row.experiment == "ablation" else row.experiment
-    return f"{folder}/{row.family}-{row.scale}-{row.seed}-K{row.K}.csv"
+    return f"{folder}/{case_of(row)}-{row.seed}-K{row.K}.csv"
 
 
 def time_file_of(row):
-    return f"timing/{row.family}-{row.scale}-{row.seed}.csv"
+    return f"timing/{case_of(row)}-{row.seed}.csv"
+
+
+def case_of(row):
+    return row.family if row.scale == "-" else f"{row.family}-{row.scale}"
 
 
 @pytest.mark.parametrize("name", ["protocol", "benchmarks", "hyperparameters"])
@@ -457,6 +469,27 @@ def test_the_shape_of_the_papers_tables():
     assert len(full) == len(paper)
     main = values("ablation_main", PAPER, *ROWS["paper"])
     assert len(full) - len(main) == 4 * sum(not row["main"] for row in PAPER["ablation"]["rows"])
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("dfl_k20", "tab:dfl_main_k20"),
+        ("dfl_k5_k10_k15", "tab:app_dfl_k5_k10_k15"),
+        ("dispatch_k15", "tab:energy_main_k15"),
+        ("dispatch_k5_k10", "tab:app_dispatch_k5_k10"),
+    ],
+)
+def test_the_tables_of_decisions_have_the_papers_cells(name, table):
+    ours = values(name, PAPER, *ROWS["paper"])
+    paper = paper_values()
+    paper = paper[paper.table == table]
+    expected = {
+        (f"K={K}", m, metric)
+        for K, m, metric in zip(paper.K, paper.method, paper.metric, strict=True)
+    }
+    assert set(zip(ours.block, ours.row, ours.column, strict=True)) == expected
+    assert len(ours) == len(paper)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import fcntl
+import json
 import os
 import shutil
 import signal
@@ -9,8 +12,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from rcdrs.workflow import check_room, failure, recover, refuse
 
 ROOT = Path(__file__).parents[1]
 TINY = """
@@ -115,7 +121,7 @@ def test_part_of_a_run_can_be_asked_for_on_the_command_line(tmp_path):
 
 def test_run_says_what_it_will_do_and_what_it_did(finished):
     output = (finished / "output").read_text()
-    assert f"{JOBS} jobs, about " in output
+    assert f"\n{JOBS} jobs" in output
     assert f"{JOBS} jobs took " in output
     assert "of it inside training, evaluation and timing." in output
 
@@ -137,6 +143,75 @@ def test_eight_cores_and_a_read_only_checkout_give_the_same_bytes(finished, tmp_
     assert done.returncode == 0, done.stdout
     assert sorted(checkout.rglob("*")) == before  # root may write where it should not
     assert results(tmp_path / "run") == results(finished)
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch):
+    """What Snakemake leaves when it is killed: its lock, and a marker for a file in the making."""
+    monkeypatch.chdir(tmp_path)
+    state = tmp_path / ".snakemake"
+    (state / "locks").mkdir(parents=True)
+    (state / "locks/0.output.lock").write_text("out.csv\n")
+    (state / "incomplete").mkdir()
+
+    def mark(name: str, external_jobid: str | None = None) -> Path:
+        (tmp_path / name).write_text("half of it")
+        first, rest = (base64.urlsafe_b64encode(name.encode()).decode()[i:j] for i, j in CUTS)
+        marker = state / "incomplete" / (f"@{first}/{rest}" if rest else first)
+        marker.parent.mkdir(exist_ok=True)
+        marker.write_text(json.dumps({"external_jobid": external_jobid}))
+        return marker
+
+    return mark
+
+
+#: Snakemake cuts the names of its markers so that any file system can hold them.
+CUTS = ((0, 254), (254, None))
+
+
+@pytest.mark.parametrize("name", ["out.csv", f"{'long' * 55}.csv"])
+def test_file_that_a_killed_run_was_making_is_discarded(killed, name):
+    marker = killed(name)
+    recover()
+    assert not Path(name).exists()
+    assert not Path(".snakemake/locks").exists()
+    assert marker.exists()  # Snakemake's own; without its file it says nothing
+
+
+def test_marker_that_the_kill_cut_off_counts_too(killed):
+    killed("out.csv").write_text("")
+    recover()
+    assert not Path("out.csv").exists()
+
+
+def test_file_that_a_cluster_is_making_is_left_alone(killed):
+    killed("out.csv", external_jobid="17")
+    recover()
+    assert Path("out.csv").exists()
+
+
+def test_run_that_is_alive_is_left_alone(killed):
+    killed("out.csv")
+    with open(".snakemake/alive", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        recover()
+    assert Path("out.csv").exists()
+    assert Path(".snakemake/locks/0.output.lock").exists()
+
+
+def test_target_like_nothing_is_told_where_all_are():
+    with pytest.raises(ValueError, match="no target xyz: `snakemake --list` names all"):
+        refuse("xyz", ["paper_tables"])
+
+
+def test_full_disk_is_told_before_a_run_and_after(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "full" not in failure([])
+    check_room()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    assert f"the disk of {tmp_path} is full: make room first." in failure([])
+    with pytest.raises(OSError, match="is full: make room first"):
+        check_room()
 
 
 def start_and_wait_for(folder: Path, pattern: str) -> subprocess.Popen:
@@ -199,7 +274,8 @@ def test_full_disk_is_named_and_loses_nothing(finished, tmp_path):
     """A limit on the size of files stands for it: checkpoints are the largest here."""
     folder, own = tmp_path / "run", "checkpoints/paper/RCDRS-Env/socp-small-0-K3"
     shutil.copytree(finished, folder)
-    for name in (f"{own}.pt", f"{own}.csv", "synthetic/socp-small-0-K3.csv"):
+    rows, table = "synthetic/socp-small-0-K3.csv", "paper_tables/settings.tex"
+    for name in (f"{own}.pt", f"{own}.csv", rows, table):
         (folder / "results/tiny" / name).unlink()
     before = results(folder)
     limited = ["bash", "-c", 'ulimit -f 30; exec "$@"', "-", *command(folder)]
@@ -207,6 +283,7 @@ def test_full_disk_is_named_and_loses_nothing(finished, tmp_path):
     output = done.stdout + done.stderr
     assert done.returncode != 0
     assert "rule train failed" in output
+    assert "3 jobs, about " in output  # their kinds were timed by the finished run
     assert "rcdrs train: [Errno 27] File too large" in output
     assert results(folder) == before
     assert snakemake(folder).returncode == 0

@@ -132,7 +132,8 @@ def explain(options: argparse.Namespace) -> None:
 
 def _holds(path: Path, row: pd.Series) -> bool:
     """Is this seed-level row from this file?  Files are named after what they hold."""
-    case = f"{row['family']}-{row['scale']}-{row['seed']}"
+    scale = "" if row["scale"] == "-" else f"-{row['scale']}"
+    case = f"{row['family']}{scale}-{row['seed']}"
     depth = f"-K{row['K']}" if path.parent.name != "timing" else ""
     variant = row["experiment"] != "ablation" or path.parent.name == row["method"]
     return path.stem == f"{case}{depth}" and variant

@@ -18,22 +18,6 @@ CLAIM_TESTS = sorted(
 )
 
 
-def claimed(behind):
-    """The results behind any table, each once."""
-    names = dict.fromkeys(name for table in TABLES for name in behind(table))
-    return {name: plan.result(name) for name in names}
-
-
-def claimed_details(wildcards):
-    """What is stored of single instances: computed with the rows, and maybe released."""
-    files = [
-        Path(file).with_suffix(".npz")
-        for name, file in claimed(plan.rows_behind).items()
-        if not name.startswith("ablation/")
-    ]
-    return [file for file in files if file.is_relative_to(RUN) or file.exists()]
-
-
 rule test_claims:
     input:
         tests=sorted(
@@ -49,8 +33,8 @@ rule test_claims:
         "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=30,
+        mem_mb=more(3000),
+        runtime=more(30),
     params:
         code=settings_digest(
             [
@@ -59,7 +43,7 @@ rule test_claims:
             ]
         ),
         tests=CLAIM_TESTS,
-        folder=workflow.basedir,
+        folder=lambda wildcards: workflow.basedir,
         report=lambda wildcards, output: Path(output.report).absolute(),
     message:
         "run the tests behind claims"
@@ -89,8 +73,8 @@ rule judge_claims:
         "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
-        runtime=5,
+        mem_mb=more(1500),
+        runtime=more(5),
     params:
         code=code_digest("claims", "rcdrs.reporting.claims"),
         config=plan.tables_config(),

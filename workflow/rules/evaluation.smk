@@ -16,8 +16,8 @@ rule reference:
         "../../envs/rcdrs.yaml"
     threads: config["threads"]
     resources:
-        mem_mb=1500,
-        runtime=10,
+        mem_mb=more(1500),
+        runtime=more(10),
     params:
         code=lambda wildcards: plan.code("reference", wildcards.case),
         depth=max(config["dispatch"]["depths"]),

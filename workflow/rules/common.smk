@@ -1,0 +1,17 @@
+# Functions for the inputs of rules: `snakemake --lint` wants them apart from the rules.
+
+
+def claimed(behind):
+    """The results behind any table, each once."""
+    names = dict.fromkeys(name for table in TABLES for name in behind(table))
+    return {name: plan.result(name) for name in names}
+
+
+def claimed_details(wildcards):
+    """What is stored of single instances: computed with the rows, and maybe released."""
+    files = [
+        Path(file).with_suffix(".npz")
+        for name, file in claimed(plan.rows_behind).items()
+        if not name.startswith("ablation/")
+    ]
+    return [file for file in files if file.is_relative_to(RUN) or file.exists()]
