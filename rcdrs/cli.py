@@ -202,6 +202,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--label", help="what the rows call the method (default: its name)")
     sub.add_argument("--reference", type=Path, help="what `rcdrs reference` wrote (dispatch)")
 
+    sub = verb("trace", _stage("trace"), "what trained layers do, for the report")
+    tuned(sub)
+    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD@RECIPE=CHECKPOINT")
+    sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
+    sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
+
     sub = verb("time", _stage("time"), "inference time of methods, in milliseconds per instance")
     tuned(sub)
     sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
@@ -226,6 +233,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--tests", type=Path, help="what `pytest --junitxml` wrote")
     sub.add_argument("--recipe", default="paper", help="of RCDRS: paper or log_kkt")
     sub.add_argument("--out", type=Path, required=True, help="the .md file; CSVs go beside it")
+
+    sub = verb("report", _reporting("report"), "one HTML page of everything that was computed")
+    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
+    sub.add_argument(
+        "--claims", type=Path, nargs="*", default=[], help="what `rcdrs claims` wrote, by recipe"
+    )
+    sub.add_argument("--out", type=Path, required=True, help="the .html file to write")
 
     sub = verb("preview", _reporting("preview"), "compile rendered tables into one PDF")
     sub.add_argument("tables", type=Path, nargs="+", help="rendered .tex files")

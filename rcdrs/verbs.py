@@ -111,6 +111,24 @@ def time(options: argparse.Namespace) -> None:
     _show(rows, options)
 
 
+def trace(options: argparse.Namespace) -> None:
+    """What the report shows of trained layers: their actions, or a day's schedules."""
+    case = case_of(options.instances)
+    from rcdrs.reporting.report.day import trace_day
+    from rcdrs.reporting.report.trace import trace_runs
+
+    rows = _timed(
+        trace_day if experiment_of(case) == "dispatch" else trace_runs,
+        options.instances,
+        options.cores,
+        options.depth,
+        [_stages(case).Run.parse(text) for text in options.runs],
+        options.settings,
+        device(options.device),
+    )
+    _show(rows, options)
+
+
 def _stages(case: str) -> Any:
     """The module with the stages of the experiment that the case is of."""
     return import_module(EXPERIMENTS[experiment_of(case)].module)

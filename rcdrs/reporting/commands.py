@@ -70,6 +70,14 @@ def release(options: argparse.Namespace) -> None:
         print("stale results were computed by other code or settings: run the workflow again.")
 
 
+def report(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.report.page import report as write
+
+    root = Path(__file__).parents[2]
+    write(Plan.of(options.config, root), options.out, *options.claims)
+    print(f"wrote {options.out}")
+
+
 def status(options: argparse.Namespace) -> None:
     plan = _plan(options)
     for name in tables.TABLES:

@@ -1,4 +1,5 @@
 # Functions for the inputs of rules: `snakemake --lint` wants them apart from the rules.
+from rcdrs.reporting.report.decisions import DAY
 
 
 def claimed(behind):
@@ -15,3 +16,11 @@ def claimed_details(wildcards):
         if not name.startswith("ablation/")
     ]
     return [file for file in files if file.is_relative_to(RUN) or file.exists()]
+
+
+def traced_runs(wildcards):
+    """The learned layers of a synthetic case; of a dispatch case, those whose day is drawn."""
+    runs = plan.runs(wildcards.case, wildcards.seed, wildcards.K)
+    if wildcards.case.startswith("dispatch"):
+        return [run for run in runs if run.partition("=")[0] in DAY]
+    return [run for run in runs if "=" in run]

@@ -4,16 +4,8 @@ import json
 
 from rcdrs.digest import code_digest
 from rcdrs.reporting.report.controller import traced
-from rcdrs.reporting.report.decisions import DAY, traced_day
+from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.page import TEMPLATES
-
-
-def traced_runs(wildcards):
-    """The learned layers of a synthetic case; of a dispatch case, those whose day is drawn."""
-    runs = plan.runs(wildcards.case, wildcards.seed, wildcards.K)
-    if wildcards.case.startswith("dispatch"):
-        return [run for run in runs if run.partition("=")[0] in DAY]
-    return [run for run in runs if "=" in run]
 
 
 rule trace:

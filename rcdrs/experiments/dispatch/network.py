@@ -178,7 +178,11 @@ def _check_connected(network: Network) -> None:
 
 
 def _six_bus() -> Network:
-    """Table app_dispatch_parameters; lines carry 1.15 times their base limit."""
+    """Table app_dispatch_parameters; lines carry 1.15 times their base limit.
+
+    The paper leaves open what is stored at first, here midway between the bounds, and what the
+    renewable sites are, here wind at bus 1 and sun at buses 3 and 5.
+    """
     ends = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 3), (2, 5))
     susceptances = (5.0, 4.5, 4.2, 4.0, 4.3, 3.6, 3.8)
     base_limits = (0.95, 0.85, 0.80, 0.75, 0.75, 0.70, 0.65)

@@ -1,0 +1,65 @@
+"""What the tables are called on the page, and one sentence on how to read each."""
+
+from __future__ import annotations
+
+_SPREAD = "Mean over seeds of the test mean, ± the sample standard deviation between seeds."
+_HARD = f"Every method on the hard benchmarks, learned ones with the paper's recipe. {_SPREAD}"
+_COVERED = (
+    "Wins and ratios over every family, scale and depth, by seed-averaged metrics. A ratio divides "
+    "the better RCDRS variant by the strongest compared method of the setting."
+)
+_SETTINGS = (
+    "The lines behind the summary: the strongest compared method, chosen for each metric by "
+    "itself, both RCDRS variants, and the ratio of the better one to it."
+)
+_ABLATED = f"Each row changes one component. {_SPREAD}"
+_DISPATCH = f"Every method on the dispatch problem. {_SPREAD}"
+_REGRET = f"Every method on decision-focused learning. {_SPREAD}"
+
+_TITLES = {
+    "synthetic_k20": ("Hard conic benchmarks, K = 20", _HARD),
+    "synthetic_k5": ("Hard conic benchmarks, K = 5", _HARD),
+    "synthetic_log_kkt": (
+        "Two recipes on the hard benchmarks",
+        "RCDRS trained with the paper's recipe and with log_kkt, beside the best compared method, "
+        "which is chosen for each metric by itself.",
+    ),
+    "ablation_main": ("Ablations, main variants", _ABLATED),
+    "ablation_full": ("Ablations, every variant", _ABLATED),
+    "coverage": ("Coverage summary, paper's recipe", _COVERED),
+    "coverage_log_kkt": (
+        "Coverage summary, log_kkt",
+        f"{_COVERED} The paper's values belong to its own recipe.",
+    ),
+    "settings": ("Every setting, paper's recipe", _SETTINGS),
+    "settings_log_kkt": ("Every setting, log_kkt", _SETTINGS),
+    "dfl_k20": ("Decision-focused learning, K = 20", _REGRET),
+    "dfl_k5_k10_k15": ("Decision-focused learning, K = 5, 10 and 15", _REGRET),
+    "dfl_extended": (
+        "Decision-focused learning, extended",
+        "Also controllers trained with log_kkt, and the decisions of an exact solver.",
+    ),
+    "dispatch_k15": ("Energy dispatch, K = 15", _DISPATCH),
+    "dispatch_k5_k10": ("Energy dispatch, K = 5 and 10", _DISPATCH),
+    "dispatch_extended": (
+        "Energy dispatch, extended",
+        "The formulation in which reserve may exceed what is asked for. OptGap is the relative "
+        "distance of the cost to the optimum.",
+    ),
+    "dispatch_parameters": ("Parameters of the dispatch problem", "As configured for this run."),
+    "protocol": ("Protocol", "What runs, on how many instances, from which seeds."),
+    "benchmarks": (
+        "Benchmarks",
+        "Cone, number of variables n and of equalities m, and the condition number of A.",
+    ),
+    "hyperparameters": ("Hyperparameters", "As configured for this run."),
+}
+
+
+def title_of(table: str) -> tuple[str, str]:
+    """Title and note; a table without an entry goes by its name."""
+    return _TITLES.get(table, (table.replace("_", " ").capitalize(), ""))
+
+
+def recipe_name(recipe: str) -> str:
+    return "paper's recipe" if recipe == "paper" else recipe

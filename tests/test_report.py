@@ -1,0 +1,445 @@
+"""The report: one page from whatever is there."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import math
+import re
+import shutil
+from functools import cache
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+import torch
+from conftest import awake
+from run_files import write_run
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from rcdrs.experiments.dispatch.stages import make_instances as make_scenarios
+from rcdrs.experiments.synthetic import generate
+from rcdrs.methods import find_method
+from rcdrs.plan import PAPER, SCHEMA, Plan
+from rcdrs.protocol import load
+from rcdrs.reporting.paper_values import paper_values
+from rcdrs.reporting.report.charts import Line, Look, Range, lines, ranges
+from rcdrs.reporting.report.controller import traced
+from rcdrs.reporting.report.day import trace_day
+from rcdrs.reporting.report.evidence import Evidence
+from rcdrs.reporting.report.grids import paper_cell
+from rcdrs.reporting.report.latex import to_html
+from rcdrs.reporting.report.page import report
+from rcdrs.reporting.report.scales import Scale, tick_label
+from rcdrs.reporting.report.trace import trace_runs
+from rcdrs.reporting.tables import TABLES, values
+from rcdrs.staging import Run
+
+ROOT = Path(__file__).parents[1]
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run")
+FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-sync")
+CLAIMS = """section,id,verdict,claim,where,paper,ours,detail,kind,tolerance,note,command
+Results,wins,holds,RCDRS wins everywhere,Table 1,36/36,36/36,,coverage,none,,snakemake claims
+Results,times,cannot be checked here,It takes 0.1 ms,Table 1,0.1,,another machine,unavailable,,,
+Method,order,does not hold,A < B & C,Table 2,0.5,1.2,<worst>,order,,,snakemake claims
+"""
+
+
+@cache
+def plan_of(*names):
+    files = [ROOT / PAPER, *(ROOT / f"workflow/config/{name}.yaml" for name in names)]
+    config = load(*files, schema=ROOT / SCHEMA) | {"seeds": [0, 1]}
+    return Plan.of(config, ROOT)
+
+
+class Page(HTMLParser):
+    """The elements of a page, in order: (tag, attributes)."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text, self.elements = text, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def all(self, tag, css=None):
+        return [a for t, a in self.elements if t == tag and css in (None, a.get("class"))]
+
+
+def make(folder, plan, claims=CLAIMS):
+    """The page of the run in `folder`."""
+    (folder / "claims.csv").write_text(claims)
+    with contextlib.chdir(folder):
+        report(plan, Path("report.html"), Path("claims.csv"), Path("claims.csv"))
+    return Page((folder / "report.html").read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder with a whole run of the smoke configuration, from two seeds."""
+    folder, plan = tmp_path_factory.mktemp("run"), plan_of("smoke")
+    with contextlib.chdir(folder):
+        write_run(plan, Path(plan.folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return make(run, plan_of("smoke"))
+
+
+@pytest.fixture
+def part(run, tmp_path):
+    """A copy of the run, to take parts out of it."""
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+# The pieces
+
+
+@pytest.mark.parametrize(
+    ("latex", "html"),
+    [
+        (r"\(3.15\mathrm{e}{-1}\!\pm\!3.07\mathrm{e}{-2}\)", "3.15e-1 &plusmn; 3.07e-2"),
+        (r"\(\mathbf{0.042}\)", "<b>0.042</b>"),
+        (r"\textsc{RCDRS-Env}, \texttt{log\_kkt}", "RCDRS-Env, <code>log_kkt</code>"),
+        (r"\((\mathcal{Q}^r_{3})^{32}\)", "(<i>Q</i><sup>r</sup><sub>3</sub>)<sup>32</sup>"),
+        (r"\(k_0=80,\; s_\alpha=0.25\)", "k<sub>0</sub>=80, s<sub>&alpha;</sub>=0.25"),
+        (r"33.1\% of {\tiny x} -- a<b", "33.1% of x \N{EN DASH} a&lt;b"),
+    ],
+)
+def test_latex_of_the_tables_as_html(latex, html):
+    assert to_html(latex) == html
+
+
+@pytest.mark.parametrize("latex", [r"\frac{1}{2}", r"\mathbf{1", "1\\"])
+def test_latex_that_is_not_known_is_an_error(latex):
+    with pytest.raises(ValueError, match=r"not known|lacks|ends"):
+        to_html(latex)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (3e-5, 0.4), (1.6, 1.6), (1.59, 1.61), (0.0, 0.0)])
+def test_ticks_are_few_and_on_the_axis(ends, log):
+    scale = Scale.over(ends, log, 0, 100)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 7
+    assert all(0 <= scale(tick) <= 100 for tick in ticks)
+    assert len({tick_label(tick) for tick in ticks}) == len(ticks)
+
+
+def test_what_has_no_logarithm_stands_on_the_lower_end():
+    scale = Scale.over([0.0, 1e-3, 1.0], True, 100, 0)
+    assert scale(0.0) == 100
+    assert math.isnan(scale(math.nan))
+    assert tick_label(1e-3) == "10⁻³"
+    assert tick_label(0.05) == "0.05"
+
+
+def test_drawings_are_well_formed_and_described():
+    line = Line("a & b", [5, 10], [1.0, math.nan], Look("env", "circle"), [0.5, 0.5], [2.0, 3.0])
+    drawn = lines("Title <1>", [line], "K", "Gap", "told", level=1.0)
+    rows = ranges("Title", [Range("a", (0.1, 0.2, 0.3), Look("env"))], "Dist", "told")
+    for svg in (drawn, rows):
+        root = ElementTree.fromstring(svg)
+        assert root.get("role") == "img"
+        assert "told" in root.get("aria-label")
+
+
+def test_every_value_of_the_paper_is_beside_one_of_ours(tmp_path):
+    plan = Plan.of(load(ROOT / PAPER, schema=ROOT / SCHEMA) | {"seeds": [0]}, ROOT)
+    with contextlib.chdir(tmp_path):
+        write_run(plan, Path(plan.folder), instances=2)
+        evidence, found = Evidence(plan), set()
+        for name in TABLES:
+            rows, times = (evidence.frame(names) for names in evidence.behind(name))
+            for _, cell in values(name, plan.config, rows, times).iterrows():
+                assert "\\" not in to_html(cell["text"])
+                if printed := paper_cell(cell, plan.config):
+                    found.add(tuple(str(part) for part in printed.values()))
+    assert len(found) == len(paper_values())
+
+
+def test_trace_holds_the_actions_and_the_curve(tmp_path):
+    data = generate("socp-small", 0, {"train": 2, "validation": 2, "test": 5})
+    data.save(tmp_path / "set.npz")
+    files = tmp_path / "set.npz", tmp_path / "cores.json"
+    files[1].write_text(json.dumps({"3": {"alpha": 1.6, "beta": 0.3}}))
+    runs, trained = [], {"case": "socp-small", "seed": 0, "recipe": "paper"}
+    for method in ("RCDRS-Env", "L-PDHG"):
+        layer = awake(find_method(method).build(data.A, data.case.cone, 3, (1.6, 0.3)))
+        layer.save(tmp_path / f"{method}.pt", trained)
+        (tmp_path / f"{method}.csv").write_text("epoch,loss,merit\n0,,2.0\n1,1.5,1.0\n")
+        runs.append(Run.parse(f"{method}@paper={tmp_path / method}.pt"))
+    found = trace_runs(*files, 3, runs, {}, torch.device("cpu"))
+    env = found[found.method == "RCDRS-Env"]
+    alpha = env[env.series == "alpha"].sort_values("step")
+    assert list(alpha.step) == [0, 1, 2, 3]
+    assert alpha.middle.iloc[0] == 1.6
+    assert ((alpha.low <= alpha.middle) & (alpha.middle <= alpha.high)).all()
+    assert alpha.low.iloc[-1] < alpha.high.iloc[-1]
+    assert list(env[env.series == "merit"].middle) == [2.0, 1.0]
+    assert list(env[env.series == "loss"].step) == [1]
+    assert set(found[found.method == "L-PDHG"].series) == {"merit", "loss"}
+    with pytest.raises(ValueError, match="nothing to trace"):
+        trace_runs(*files, 3, [Run.parse("F-DRS")], {}, torch.device("cpu"))
+
+
+def test_traced_day_adds_up(tmp_path):
+    instances, cores = tmp_path / "set.npz", tmp_path / "cores.json"
+    sizes = {"train": 2, "validation": 2, "test": 2}
+    make_scenarios("dispatch-inequality", 0, sizes, instances)
+    cores.write_text(json.dumps({"4": {"alpha": 1.3, "beta": 0.5}}))
+    runs = [Run.parse("F-DRS"), Run.parse("Grid-DRS")]
+    found = trace_day(instances, cores, 4, runs, {}, torch.device("cpu"), day=1)
+    assert list(found.schedule.unique()) == ["F-DRS, K = 4", "Grid-DRS, K = 4", "Optimum"]
+    for _, schedule in found.groupby("schedule"):
+        side = schedule.groupby(["side", "hour"]).value.sum()
+        load = schedule[schedule.part == "Load and charge"].set_index("hour").value
+        # What is supplied beyond load and charge is excess.
+        assert (side["supply"] >= load - 1e-4).all()
+        assert set(schedule[schedule.side == "metric"].part) == {"Shed", "Curt", "Reserve", "Eq"}
+    with pytest.raises(ValueError, match="day is 2, expected 0 to 1"):
+        trace_day(instances, cores, 4, runs, {}, torch.device("cpu"), day=2)
+
+
+# The page
+
+
+def test_page_needs_nothing_else(page):
+    assert not re.search(r"https?://|@import|url\(", page.text)
+    assert not any("src" in attributes for _, attributes in page.elements)
+    assert all(link["href"] == "data:," for link in page.all("link"))
+    assert len(page.text) < 5e6
+
+
+def test_page_has_every_part(page):
+    assert "Not computed yet" not in page.text
+    figures = {figure["id"] for figure in page.all("figure")}
+    expected = {"heat-paper", "heat-log_kkt", "depth", "tails-figure", "actions-paper"}
+    expected |= {"actions-log_kkt", "curves-paper", "curves-log_kkt", "dfl-depth"}
+    assert figures >= expected | {"dispatch-depth", "dispatch-day"}
+    # Of the paper's tables, those whose depths the configuration has.
+    expected = {name for name in TABLES if "k5_k10" not in name} | {"ledger-paper", "states"}
+    assert {table.get("id") for table in page.all("table")} >= {f"table-{n}" for n in expected}
+
+
+def test_figures_have_a_title_and_a_text(page):
+    assert all(figure["aria-label"] for figure in page.all("figure"))
+    drawings = page.all("svg", "chart")
+    assert len(drawings) > 20
+    assert all(svg["role"] == "img" and len(svg["aria-label"]) > 40 for svg in drawings)
+    captions = len(page.all("figcaption"))
+    assert captions == len(page.all("figure"))
+
+
+def test_headings_are_in_order_and_links_lead_somewhere(page):
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    names = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(set(names)) == len(names)
+    links = [link["href"] for link in page.all("a")]
+    assert len(links) > 5
+    assert all(link.removeprefix("#") in names for link in links)
+
+
+def test_tables_show_our_value_and_the_papers(run, page):
+    with contextlib.chdir(run):
+        evidence = Evidence(plan_of("smoke"))
+        rows, times = (evidence.frame(names) for names in evidence.behind("synthetic_k20"))
+        cells = values("synthetic_k20", evidence.config, rows, times)
+    table = page.text.partition('id="table-synthetic_k20"')[2].partition("</table>")[0]
+    for _, cell in cells.iterrows():
+        assert to_html(cell["text"]) in table
+    # RCDRS-Env on SOCP in the paper, printed as our own numbers are.
+    assert "2.38e-4 ± 1.91e-6" in table
+    assert f"&times;{cells.iloc[30]['mean'] / 0.000238:.3g}<" in table
+
+
+def test_claims_are_marked_and_escaped(page):
+    # In the tally and in the ledger, of each recipe.
+    assert page.text.count('class="verdict holds"') == 4
+    assert "A &lt; B &amp; C" in page.text
+    assert "&lt;worst&gt;" in page.text
+    assert "<dd>1/3</dd>" in page.text
+
+
+# What is missing
+
+
+def test_without_results_the_page_says_how_to_get_them(tmp_path):
+    plan = plan_of("smoke")
+    with contextlib.chdir(tmp_path):
+        report(plan, Path("out/report.html"))
+    page = Page((tmp_path / "out/report.html").read_text())
+    assert not page.all("svg", "chart")
+    configured = "--configfile workflow/config/smoke.yaml"
+    for target in ("table_synthetic_k20", "table_settings", "claims", "report"):
+        assert f"snakemake --cores 2 {target} {configured}" in page.text
+    # What depends on the configuration alone is there.
+    assert {"table-protocol", "table-hyperparameters"} <= {t.get("id") for t in page.all("table")}
+
+
+def test_part_of_the_seeds_is_shown_as_such(part):
+    plan = plan_of("smoke")
+    for path in part.glob(f"{plan.folder}/*/**/*-1-K20.*"):
+        path.unlink()
+    page = make(part, plan)
+    assert "So far seeds 0 of 2." in page.text
+    assert "table-synthetic_k20" in {table.get("id") for table in page.all("table")}
+    for path in part.glob(f"{plan.folder}/synthetic/*-K20.*"):
+        path.unlink()
+    page = make(part, plan)
+    assert "table-synthetic_k20" not in {table.get("id") for table in page.all("table")}
+    assert "settings are not computed yet" in page.text
+
+
+def test_results_of_other_code_are_marked(part):
+    plan = plan_of("smoke")
+    note = next(part.glob(f"{plan.folder}/synthetic/*.origin.json"))
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"digest": {"code": "old"}}))
+    assert "1 result is stale" in make(part, plan).text
+
+
+def test_damaged_files_are_named(part):
+    plan = plan_of("smoke")
+    path = next(part.glob(f"{plan.folder}/synthetic/*.csv"))
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=path.name):
+        make(part, plan)
+
+
+def test_a_ledger_without_verdicts_is_an_error(part):
+    with pytest.raises(ValueError, match="no column verdict"):
+        make(part, plan_of("smoke"), claims=CLAIMS.replace("verdict", "result"))
+
+
+def test_only_the_deepest_controllers_of_the_largest_scale_are_traced():
+    names = traced(plan_of("smoke"))
+    assert len(names) == 6
+    assert names[0] == "traces/qp-hard-0-K20.csv"
+    assert pd.Series(names).is_unique
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser(run, page, tmp_path_factory):
+    """The page, opened."""
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("needs chromium and chromedriver (Debian: chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        driver.set_window_size(1400, 900)
+        driver.get((run / "report.html").as_uri())
+        yield driver
+    finally:
+        driver.quit()
+
+
+def test_opens_without_a_complaint_or_a_request(browser):
+    assert browser.get_log("browser") == []
+    assert browser.title == "RCDRS: report of the run smoke"
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    asked = [request["request"]["url"] for request in sent if "file:" in request["documentURL"]]
+    assert set(asked) <= {browser.current_url, "data:,"}  # itself, and its empty icon
+
+
+def test_figures_are_drawn(browser):
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('svg.chart')]"
+        ".filter(s => !s.closest('details:not([open])'))"
+        ".map(s => [s.getBoundingClientRect().width, s.querySelectorAll('path').length])"
+    )
+    assert len(sizes) > 15
+    assert all(width > 200 and paths > 4 for width, paths in sizes)
+
+
+def column(browser, table, number):
+    """What the cells of a column are sorted by, block by block."""
+    return browser.execute_script(
+        "return [...document.getElementById(arguments[0]).tBodies].map(body =>"
+        " [...body.rows].filter(row => row.className !== 'block')"
+        " .map(row => Number(row.cells[arguments[1]].dataset.sort)))",
+        table,
+        number,
+    )
+
+
+def test_tables_sort_by_a_click(browser):
+    before = column(browser, "table-synthetic_k20", 1)
+    heading = browser.find_elements("css selector", "#table-synthetic_k20 thead th")[0]
+    for order in ("ascending", "descending"):
+        heading.find_element("tag name", "button").click()
+        assert heading.get_attribute("aria-sort") == order
+        expected = [sorted(block, reverse=order == "descending") for block in before]
+        assert column(browser, "table-synthetic_k20", 1) == expected
+    # The heading of a block stays on top of it.
+    first = "return document.querySelector('#table-synthetic_k20 tbody').rows[0].className"
+    assert browser.execute_script(first) == "block"
+
+
+@pytest.mark.parametrize("width", [360, 390, 800, 1400])
+def test_page_is_no_wider_than_the_screen(browser, width):
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    for part in browser.find_elements("css selector", "main details:not([open])"):
+        browser.execute_script("arguments[0].open = true", part)
+    wide = browser.execute_script("return document.documentElement.scrollWidth")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide <= width
+
+
+def test_dark_colours_are_readable(browser):
+    """Text against its ground, by the formula of the accessibility guidelines."""
+    for scheme in ("dark", "light"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        names = ["--text", "--muted", "--link", "--good", "--fair", "--bad", "--odd"]
+        names += ["--env", "--noenv", "--layerwise", "--anderson", "--admm", "--pdhg"]
+        ground, *inks = browser.execute_script(
+            "const style = getComputedStyle(document.documentElement);"
+            "return arguments[0].map(name => style.getPropertyValue(name).trim())",
+            ["--ground", *names],
+        )
+        for name, ink in zip(names, inks, strict=True):
+            assert contrast(ink, ground) >= 4.5, (scheme, name, ink)
+
+
+def contrast(ink, ground):
+    light, dark = sorted((luminance(ink), luminance(ground)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour):
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_prints_everything(browser, tmp_path):
+    closed = "return document.querySelectorAll('main details:not([open])').length"
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(closed) == 0
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {})
+    path = Path(tmp_path / "report.pdf")
+    path.write_bytes(base64.b64decode(printed["data"]))
+    assert path.read_bytes().startswith(b"%PDF")
+    assert path.stat().st_size > 1e5
