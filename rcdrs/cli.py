@@ -209,6 +209,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
     sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
 
+    sub = verb("draw", _stage("draw"), "the schedules of one test day, as a picture (dispatch)")
+    tuned(sub)
+    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD or METHOD@RECIPE=CHECKPOINT")
+    sub.add_argument("--day", type=_natural, default=0, help="of the test split (default: 0)")
+    sub.add_argument("--out", type=Path, required=True, help="the .png or .pdf file to write")
+
     sub = verb("time", _stage("time"), "inference time of methods, in milliseconds per instance")
     tuned(sub)
     sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")

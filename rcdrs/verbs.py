@@ -68,10 +68,7 @@ def _train(options: argparse.Namespace, stage: str, *more: Any) -> None:
 
 
 def reference(options: argparse.Namespace) -> None:
-    case = case_of(options.instances)
-    if experiment_of(case) != "dispatch":
-        raise ValueError(f"{options.instances} holds instances of {case}, expected dispatch.")
-    make = _stages(case).make_reference
+    make = _dispatch(options.instances).make_reference
     _timed(make, options.instances, options.cores, options.depth, options.steps, options.out)
     print(f"wrote {options.out}")
 
@@ -127,6 +124,22 @@ def trace(options: argparse.Namespace) -> None:
         device(options.device),
     )
     _show(rows, options)
+
+
+def draw(options: argparse.Namespace) -> None:
+    stages = _dispatch(options.instances)
+    runs = [stages.Run.parse(text) for text in options.runs]
+    files = (options.instances, options.cores, options.depth)
+    _timed(stages.draw_day, *files, runs, options.settings, options.day, options.out)
+    print(f"wrote {options.out}")
+
+
+def _dispatch(instances: Path) -> Any:
+    """The stages of dispatch; other experiments do not have all of them."""
+    case = case_of(instances)
+    if experiment_of(case) != "dispatch":
+        raise ValueError(f"{instances} holds instances of {case}, expected dispatch.")
+    return _stages(case)
 
 
 def _stages(case: str) -> Any:

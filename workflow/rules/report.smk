@@ -80,3 +80,33 @@ rule report:
     shell:
         "python -m rcdrs report --config {params.config:q} --claims {input.claims}"
         " --out {output.page} > {log} 2>&1"
+
+
+# The schedules of one test day, stacked over its hours.
+rule dispatch_day:
+    input:
+        instances=f"{RUN}/instances/dispatch-inequality-{config['seeds'][0]}.npz",
+        cores=f"{RUN}/cores/dispatch-inequality-{config['seeds'][0]}.json",
+        checkpoint=f"{RUN}/checkpoints/paper/RCDRS-Env/dispatch-inequality-{config['seeds'][0]}-K{max(config['dispatch']['depths'])}.pt",
+    output:
+        picture=f"{plan.tables_folder}/dispatch_day.png",
+    log:
+        f"{RUN}/logs/dispatch_day.log",
+    benchmark:
+        f"{RUN}/benchmarks/dispatch_day.tsv"
+    conda:
+        "../../envs/rcdrs.yaml"
+    threads: config["threads"]
+    resources:
+        mem_mb=more(1500),
+        runtime=more(5),
+    params:
+        code=code_digest("draw_day", "rcdrs.experiments.dispatch.stages"),
+        depth=max(config["dispatch"]["depths"]),
+        settings=plan.controller("dispatch-inequality"),
+    message:
+        "draw a day of energy dispatch"
+    shell:
+        "python -m rcdrs draw {input.instances} --cores {input.cores} --depth {params.depth}"
+        " Grid-DRS RCDRS-Env@paper={input.checkpoint} --settings {params.settings:q}"
+        " --threads {threads} --out {output.picture} > {log} 2>&1"

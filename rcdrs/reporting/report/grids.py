@@ -94,12 +94,10 @@ def _narrow_leads(name: str, evidence: Evidence, config: Config) -> Leads:
     rows, times = (evidence.frame(names) for names in evidence.behind(name, config["seeds"]))
     found = of_table(name, config, rows, times, evidence.instances)
     return {
-        (
-            line["block"],
-            line["first"],
-            line["column"],
-        ): f"{line['call']}, against {line['second']}: "
-        f"ratio {line['ratio']:.3g}, over seeds {line['seed_low']:.3g} to {line['seed_high']:.3g}"
+        (line["block"], line["first"], line["column"]): (
+            f"{line['call']}, against {line['second']}: ratio {line['ratio']:.3g}, over seeds "
+            f"{line['seed_low']:.3g} to {line['seed_high']:.3g}"
+        )
         for line in found.to_dict("records")
         if line["call"] != AHEAD
     }
@@ -195,8 +193,8 @@ def _paper() -> dict[tuple[Any, ...], dict[str, Any]]:
 
 def _like(text: str, mean: float, std: float) -> Markup:
     """The paper's number, printed as ours is."""
-    decimals = len(text.partition(".")[2].partition("\\")[0].rstrip(")"))
-    spec = ".2e" if "mathrm{e}" in text else f".{decimals}f"
+    decimals = re.search(r"\.(\d+)", text)
+    spec = ".2e" if "mathrm{e}" in text else f".{len(decimals[1]) if decimals else 0}f"
     shown = [_short(format(value, spec)) for value in (mean, std) if not math.isnan(value)]
     return Markup(" ± ".join(shown))
 
