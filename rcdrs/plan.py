@@ -31,6 +31,11 @@ STAGES = {
     "evaluate": "evaluate_runs",
     "time": "time_methods",
 }
+#: What the report shows of trained layers is computed by these.
+TRACES = (
+    ("trace_runs", "rcdrs.reporting.report.trace"),
+    ("trace_day", "rcdrs.reporting.report.day"),
+)
 
 
 class StaleResult(ValueError):
@@ -155,8 +160,11 @@ class Plan:
         elif kind == "ablation":
             settings = common | {"method": self.config["ablation"]["method"]}
             settings |= {"training": self.ablated(rest[0])}
+        code = [self.code(stage, case) for stage in stages]
+        if kind == "traces":
+            code += [code_digest(*traced) for traced in TRACES]
         return {
-            "code": settings_digest([self.code(stage, case) for stage in stages]),
+            "code": settings_digest(code),
             "settings": settings_digest(settings),
         }
 

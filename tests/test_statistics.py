@@ -21,6 +21,7 @@ from rcdrs.reporting.statistics import (
     BEHIND_BY_NOISE,
     TIED,
     Details,
+    alike,
     measurements,
     of_settings,
     of_table,
@@ -321,3 +322,10 @@ def test_all_settings_of_the_paper_take_seconds(tmp_path):
     lines = of_settings(config, Results(rows, timing, [0, 1, 2]), details)
     assert len(lines) == 36
     assert set(lines["call"]) <= {AHEAD, AHEAD_BY_NOISE, TIED, BEHIND_BY_NOISE, BEHIND}
+
+
+def test_a_run_with_unsolved_instances_is_compared_by_its_means():
+    whole, means = np.array([[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]), np.array([4.0, 4.0])
+    found = paired(*alike(whole, means))
+    assert found.seeds == pytest.approx((0.5, 0.5))
+    assert np.isnan(found.low)

@@ -198,12 +198,22 @@ def measurements(metric: str, run: Query, results: Results, details: Details) ->
     found = details.of(metric, run)
     if found is None:
         return np.array(means)
-    if not np.allclose(found.mean(1), means, rtol=1e-3, atol=1e-9):
+    stored = np.nanmean(found, axis=1)
+    if not np.allclose(stored, means, rtol=1e-3, atol=1e-9):
         raise ValueError(
-            f"{metric} of {run} has the means {found.mean(1)} over its instances, but {means} in "
+            f"{metric} of {run} has the means {stored} over its instances, but {means} in "
             "the CSVs: they are of different runs; run the workflow again."
         )
-    return found
+    # An exact solver may leave instances out: such a run is compared by its means.
+    return found if np.isfinite(found).all() else stored
+
+
+def alike(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two methods for `paired`: instance by instance if both have them, else by their means."""
+    if a.ndim == b.ndim:
+        return a, b
+    first, second = (x if x.ndim == 1 else x.mean(1) for x in (a, b))
+    return first, second
 
 
 def of_settings(
@@ -246,7 +256,7 @@ def of_table(
         if metric in LARGER_IS_BETTER:
             found.reverse()
         where = {"table": name, "block": block, "column": column}
-        lines.append(where | _line(first["row"], second["row"], paired(*found)))
+        lines.append(where | _line(first["row"], second["row"], paired(*alike(*found))))
     return pd.DataFrame(lines)
 
 

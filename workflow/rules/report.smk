@@ -3,6 +3,7 @@
 import json
 
 from rcdrs.digest import code_digest
+from rcdrs.plan import TRACES
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.page import TEMPLATES
@@ -30,10 +31,7 @@ rule trace:
         runtime=more(5),
         gpu=GPUS,
     params:
-        code=[
-            code_digest("trace_runs", "rcdrs.reporting.report.trace"),
-            code_digest("trace_day", "rcdrs.reporting.report.day"),
-        ],
+        code=[code_digest(*traced) for traced in TRACES],
         device=config["device"],
         stamp=lambda wildcards, output: plan.stamp(Path(output.rows).relative_to(RUN)),
         runs=traced_runs,
