@@ -62,7 +62,7 @@ def test_wording_does_not_count(copy):
         ("baselines/learned_pdhg.py", "SAFETY = 0.95", "SAFETY = 0.9", "make_instances", False),
         ("baselines/grid_drs.py", "SCORED = 128", "SCORED = 64", "tune", True),
         ("reporting/formatting.py", "import", "import", "train_layer", False),
-        ("stages.py", 'KEYS = ("experiment"', 'KEYS = ("study"', "evaluate_runs", True),
+        ("staging.py", 'KEYS = ("experiment"', 'KEYS = ("study"', "evaluate_runs", True),
         ("stages.py", "torch.manual_seed(seed)", "torch.manual_seed(0)", "train_layer", True),
         ("stages.py", "torch.manual_seed(seed)", "torch.manual_seed(0)", "time_methods", False),
     ],

@@ -42,7 +42,12 @@ def test_smoke_over_paper_is_valid_and_differs_only_in_size():
     assert smoke["run"] != config["run"]
     assert {key for key in config if smoke[key] != config[key]} == changed.keys()
     assert smoke["synthetic"]["methods"] == config["synthetic"]["methods"]
-    assert smoke["ablation"]["rows"] == config["ablation"]["rows"]
+    rows = smoke["ablation"]["rows"]
+    assert all(row in config["ablation"]["rows"] for row in rows)
+    assert {row["main"] for row in rows} == {True, False}, "both tables have rows"
+    for section in ("dfl", "dispatch"):
+        assert set(smoke[section]["methods"]) <= set(config[section]["methods"])
+        assert set(smoke[section]["depths"]) <= set(config[section]["depths"])
 
 
 def test_merge_goes_section_by_section_and_replaces_lists():
