@@ -150,13 +150,13 @@ def node(state: str) -> None:
 def test_same_bytes_as_here_through_a_cancelled_job_and_a_node_that_goes_down(
     cluster: None, tmp_path: Path
 ) -> None:
-    options = [*TARGETS, *tiny(tmp_path)]
+    options = [*TARGETS, *tiny(tmp_path, epochs=200)]  # seconds of training, to be cut off
     run = submitted(tmp_path / "slurm", *options)
     (cancelled,) = until(lambda: queue("RUNNING", "socp-hard-0-K5"))
     until(lambda: list(run.folder.glob("results/tiny/logs/train/**/*.log")))
     subprocess.run(["scancel", cancelled], check=True)
     until(lambda: queue("CANCELLED"))
-    (lost,) = until(lambda: queue("RUNNING", "ablation"))
+    (lost,) = until(lambda: queue("RUNNING", "socp-hard-0-K5"))  # submitted again
     node("DOWN")
     until(lambda: lost in queue("PENDING"))
     node("RESUME")
