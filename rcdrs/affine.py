@@ -131,11 +131,6 @@ def up(V: Tensor, h: Tensor) -> Tensor:
     return (V @ h.mT.unsqueeze(-1)).squeeze(-1).mT
 
 
-def add_up(x: Tensor, V: Tensor, h: Tensor, sign: int = 1) -> Tensor:
-    """``x + sign V h``, in place where V is shared (the product then adds to x by itself)."""
-    return x.addmm_(V, h, alpha=sign) if V.ndim == 2 else x.add_(up(V, h), alpha=sign)
-
-
 def outer(V: Tensor, x: Tensor, h: Tensor) -> Tensor:
     """The gradient of ``<x, V h>`` in V: summed over the batch where V is shared."""
     if V.ndim == 2:

@@ -264,9 +264,11 @@ class RCDRSLayer(SolverLayer):
         previous = self.controller.map.base.expand(program.batch, 3)
         actions: list[Tensor] = []
         for k in range(depth):
-            previous, memory = self.controller(transition, seen, before, previous, memory, k, depth)
+            previous, drive, memory = self.controller(
+                transition, seen, before, previous, memory, k, depth
+            )
             before = seen
-            columns, seen = transition(columns, *split_action(previous))
+            columns, seen = transition(columns, *drive)
             actions.append(previous)
         return finish(transition, columns, seen, actions)
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rcdrs.affine import add_up, down, outer, up
+from rcdrs.affine import down, outer, up
+from rcdrs.elementwise import advance, look, norm, pull_advance, pull_look, pull_offset
 from rcdrs.problem import ConicProgram
 
 #: epsilon_c of the paper, which keeps the objective direction defined at c = 0.
@@ -52,8 +53,11 @@ class Transition:
 
     Only ``V (...)`` and ``V'z+`` are products with V; the latter also gives
     ``|A z+ - b| = |S o+|``.  Where the kernel of A is thin, with basis N, the first line is
-    ``e = V d - z - beta g - N N'(v - 2 z)`` instead, and a is not needed.  Where the program has
-    a quadratic term, cbar is the normalised gradient at z, eq. dispatch_normalized_gradient.
+    ``e = V d - z - beta g - N N'(v - 2 z)`` instead, and a is not needed.
+
+    Where the program has a quadratic term, cbar is the normalised gradient at z, eq.
+    dispatch_normalized_gradient, and changes at every step.  It is then not taken apart: V takes
+    ``a - 2 o + beta V'cbar`` back, and V'cbar needs only the curved coordinates of z.
     """
 
     def __init__(self, program: ConicProgram) -> None:
@@ -61,13 +65,19 @@ class Transition:
         self.affine = program.affine
         self.b = program.b.mT.contiguous()
         self.c = program.c.mT.contiguous()
-        self.b_norm, self.c_norm = _norm(self.b), _norm(self.c)
+        self.b_norm, self.c_norm = norm(self.b), norm(self.c)
         self.d = self.affine.target(self.b).contiguous()
         self.unreachable = self.affine.unreachable(self.b)
-        self.null = self.affine.null
-        self.particular = None if self.null is None else up(self.affine.V, self.d)
         self.Q = None if program.Q is None else program.Q.expand_as(program.c).mT.contiguous()
-        self.direction = self._along(self.c, self.c_norm)
+        self.null = self.affine.null if self.Q is None else None
+        self.particular = None if self.null is None else up(self.affine.V, self.d)
+        if self.Q is None:
+            direction = self.affine.along(self.c / (self.c_norm + EPSILON_C))
+            self.direction = direction.contiguous()
+        else:
+            self.curved = self.Q.any(1).nonzero().squeeze(1)
+            self.V_curved = self.affine.V[..., self.curved, :]
+            self.c_across = down(self.affine.V, self.c)
 
     def start(self, z: Tensor | None = None, u: Tensor | None = None) -> Columns:
         """The state with the given z and u, each (batch, n), zero by default; x = z."""
@@ -84,30 +94,33 @@ class Transition:
 
     def observe_start(self, state: Columns) -> Observation:
         """The observation of a state from `start`: no gap and no movement yet."""
-        size = _norm(state.z)
+        size = norm(state.z)
         zero = torch.zeros_like(size)
         objective = (self.c * state.z).sum(0)
-        residual = _norm(self.affine.residual(state.z_offset))
+        residual = norm(self.affine.residual(state.z_offset))
         seen = Observation(zero, self._equality(residual), zero, size, objective)
         return self._with_quadratic(seen, state.z)
 
     def __call__(self, state: Columns, alpha: Tensor, beta: Tensor) -> tuple[Columns, Observation]:
         """One step with per-instance alpha and beta of shape (batch,)."""
-        affine, direction = self.affine, self.direction
-        if self.Q is not None:
-            gradient = torch.addcmul(self.c, self.Q, state.z)
-            direction = self._along(gradient, _norm(gradient))
+        affine = self.affine
+        direction, across = self._normalised_gradient(state.z)
         z, v, gap, z_offset, v_offset, consensus, residual, movement, size, objective = _Step.apply(
             state.z, state.v, state.z_offset, state.v_offset, alpha, beta,
-            direction, self.c, self.d, affine.V, affine.G, self.particular, self.null,
+            direction, across, self.c, self.d, affine.V, affine.G, self.particular, self.null,
             affine.scale, self.program.cone,
         )  # fmt: skip
         seen = Observation(consensus, self._equality(residual), movement, size, objective)
         return Columns(z, v, gap, z_offset, v_offset), self._with_quadratic(seen, z)
 
-    def _along(self, gradient: Tensor, norm: Tensor) -> Tensor:
-        """The part of the normalised gradient along the affine set."""
-        return self.affine.along(gradient / (norm + EPSILON_C)).contiguous()
+    def _normalised_gradient(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Its part along the affine set; with a quadratic term the whole of it, and V' of it."""
+        if self.Q is None:
+            return self.direction, None
+        bend = self.Q[self.curved] * z[self.curved]
+        gradient = self.c.index_add(0, self.curved, bend)
+        size = norm(gradient) + EPSILON_C
+        return gradient / size, (self.c_across + down(self.V_curved, bend)).contiguous() / size
 
     def _with_quadratic(self, seen: Observation, z: Tensor) -> Observation:
         if self.Q is None:
@@ -134,6 +147,7 @@ class _Step(torch.autograd.Function):
         alpha: Tensor,
         beta: Tensor,
         direction: Tensor,
+        across: Tensor | None,
         c: Tensor,
         d: Tensor,
         V: Tensor,
@@ -144,31 +158,24 @@ class _Step(torch.autograd.Function):
         cone: Any,
     ) -> tuple[Tensor, ...]:
         if particular is None or N is None:
-            h = torch.sub(a, o, alpha=2)
-            e = add_up(torch.sub(z, v).addcmul_(beta, direction, value=-1), V, h)
+            e, v_next = advance(z, v, up(V, _h(o, a, beta, across)), 1, direction, v, alpha, beta)
             a_next = torch.addcmul(a, alpha, o, value=-1)
         else:
-            h = down(N, torch.sub(v, z, alpha=2))
-            e = torch.sub(particular, z).addcmul_(beta, direction, value=-1)
-            e, a_next = add_up(e, N, h, sign=-1), a.clone()
-        v_next = torch.addcmul(v, alpha, e)
+            w = up(N, down(N, torch.sub(v, z, alpha=2)))
+            e, v_next = advance(particular, z, w, -1, direction, v, alpha, beta)
+            a_next = a.clone()
         z_next = torch.empty_like(v_next)
         saved = cone.forward(v_next, z_next)
         o_next = down(V, z_next).contiguous().sub_(d)
-
-        moved = z_next - z
-        movement = _norm(moved)
-        gap = torch.sub(e, moved, out=moved)
-        consensus, size, residual = _norm(gap), _norm(z_next), _norm(scale * o_next)
-        objective = (c * z_next).sum(0)
+        gap, consensus, residual, movement, size, objective = look(z, z_next, e, c, o_next, scale)
 
         ctx.cone = cone
         ctx.set_materialize_grads(False)
         # `gap` and `h` are cheaper to compute again than to keep for every step; `a` belongs to
         # the gradient in V alone.
         ctx.save_for_backward(
-            z, o, a if ctx.needs_input_grad[9] else None, alpha, beta, direction, c, V, G, N, scale,
-            e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
+            z, o, a if ctx.needs_input_grad[10] else None, alpha, beta, direction, across, c, V, G,
+            N, scale, e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         )  # fmt: skip
         return (
             z_next, v_next, gap, o_next, a_next,
@@ -181,45 +188,30 @@ class _Step(torch.autograd.Function):
         g_z_next, g_v_next, g_gap, g_o_next, g_a_next, *g_norms = grads
         g_consensus, g_residual, g_movement, g_size, g_objective = g_norms
         (
-            z, o, a, alpha, beta, direction, c, V, G, N, scale,
-            e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
+            z, o, a, alpha, beta, direction, across, c, V, G,
+            N, scale, e, v_next, z_next, o_next, consensus, movement, size, residual, *saved,
         ) = ctx.saved_tensors  # fmt: skip
-        inputs = ("direction", "c", "d", "V", "G", "particular")
+        inputs = ("direction", "across", "c", "d", "V", "G", "particular")
         needs = dict(zip(inputs, ctx.needs_input_grad[6:], strict=False))
 
         # residual = |S o+|; in value S o+, though G has a part in it where A has a gradient
         g_G = None
         if g_residual is not None:
-            g_scaled = (o_next * scale.square()).mul_(_over(g_residual, residual))
+            g_scaled, g_o_next = pull_offset(o_next, scale, residual, g_residual, g_o_next)
             g_G = -outer(G, g_scaled, o_next) if needs["G"] else None
-            g_o_next = g_scaled if g_o_next is None else g_scaled.add_(g_o_next)
 
-        # moved = z+ - z, gap = e - moved
-        moved = z_next - z
-        gap = e - moved
-        g_e = gap.mul_(0 if g_consensus is None else _over(g_consensus, consensus))
-        if g_gap is not None:
-            g_e.add_(g_gap)
-        g_moved = moved.mul_(0 if g_movement is None else _over(g_movement, movement)).sub_(g_e)
-
-        # z+ is seen through moved, |z+|, c'z+, o+ = V'z+ - d and by whoever uses it next
-        g_z = g_moved.clone() if g_z_next is None else g_moved + g_z_next
-        if g_o_next is not None:
-            g_z = add_up(g_z, V, g_o_next)
-        if g_size is not None:
-            g_z.addcmul_(z_next, _over(g_size, size))
-        if g_objective is not None:
-            g_z.addcmul_(c, g_objective)
+        # moved = z+ - z, gap = e - moved; z+ is seen through moved, |z+|, c'z+ and o+ = V'z+ - d
+        w = None if g_o_next is None else up(V, g_o_next)
+        g_e, g_moved, g_z = pull_look(
+            z, z_next, e, c, (consensus, movement, size), (g_consensus, g_movement, g_size),
+            g_objective, g_gap, g_z_next, w,
+        )  # fmt: skip
 
         # z+ = Proj_K(v+), v+ = v + alpha e
         g_v = torch.empty_like(v_next)
         ctx.cone.vjp(v_next, tuple(saved), g_z, g_v)
-        if g_v_next is not None:
-            g_v.add_(g_v_next)
-        g_alpha = (g_v * e).sum(0)
-        g_e.addcmul_(alpha, g_v)
+        g_alpha, g_beta = pull_advance(g_v, g_v_next, g_e, e, direction, alpha)
 
-        g_beta = (g_e * direction).sum(0).neg_()
         g_direction = -beta * g_e if needs["direction"] else None
         g_c = g_objective * z_next if needs["c"] and g_objective is not None else None
         g_d = -g_o_next if needs["d"] and g_o_next is not None else None
@@ -230,18 +222,21 @@ class _Step(torch.autograd.Function):
             g_v.sub_(y)
             g_z_before = g_e.add_(g_moved).neg_().add_(y, alpha=2)
             return (
-                g_z_before, g_v, None, None, g_alpha, g_beta,
-                g_direction, g_c, g_d, None, None, g_particular, None, None, None,
+                g_z_before, g_v, None, None, g_alpha, g_beta, g_direction, None,
+                g_c, g_d, None, None, g_particular, None, None, None,
             )  # fmt: skip
 
-        # e = z - v - beta direction + V h,  h = a - 2 o
+        # e = z - v - beta direction + V h,  h = a - 2 o + beta across
         g_V = None
         if needs["V"]:
-            g_V = outer(V, g_e, torch.sub(a, o, alpha=2))
+            g_V = outer(V, g_e, _h(o, a, beta, across))
             if g_o_next is not None:
                 g_V += outer(V, z_next, g_o_next)
         g_a = down(V, g_e).contiguous()
         g_o = -2 * g_a
+        g_across = beta * g_a if needs["across"] else None
+        if across is not None:
+            g_beta += (g_a * across).sum(0)
 
         # a+ = a - alpha o
         if g_a_next is not None:
@@ -252,16 +247,12 @@ class _Step(torch.autograd.Function):
         g_v.sub_(g_e)
         g_e.sub_(g_moved)  # the gradient in z
         return (
-            g_e, g_v, g_o, g_a, g_alpha, g_beta,
-            g_direction, g_c, g_d, g_V, g_G, None, None, None, None,
+            g_e, g_v, g_o, g_a, g_alpha, g_beta, g_direction, g_across,
+            g_c, g_d, g_V, g_G, None, None, None, None,
         )  # fmt: skip
 
 
-def _norm(x: Tensor) -> Tensor:
-    """|x| over the first axis; on batch-last arrays several times faster than `vector_norm`."""
-    return (x * x).sum(0).sqrt_() if not x.requires_grad else torch.linalg.vector_norm(x, dim=0)
-
-
-def _over(g: Tensor, norm: Tensor) -> Tensor:
-    """``g / norm``, and 0 where the norm is 0: the subgradient of |.| at the origin."""
-    return g / norm.clamp(min=1e-30)  # times a vector that is zero there
+def _h(o: Tensor, a: Tensor, beta: Tensor, across: Tensor | None) -> Tensor:
+    """``a - 2 o + beta across``: what V takes back into the space."""
+    h = torch.sub(a, o, alpha=2)
+    return h if across is None else h.addcmul_(beta, across)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rcdrs.cones import PSD, Box, Nonneg, Product, RotatedSecondOrder, SecondOrder
+from rcdrs.kernels import arrays
 
 FINITE_BOX = Box(torch.tensor([-1.0, 0.0, 2.0, -INF]), torch.tensor([1.0, 0.0, INF, 3.0]))
 CONES = [
@@ -490,3 +491,120 @@ def test_impossible_cones_are_refused(make, message):
 def test_box_dual_contains_refuses_another_batch(shape):
     with pytest.raises(ValueError, match="bounds"):
         PER_INSTANCE_BOX.dual_contains(torch.zeros(shape))
+
+
+COMPILED = [*SETS, PSD(6, count=2), PSD(10), SecondOrder(8, count=20), RotatedSecondOrder(3, 96)]
+each_compiled = pytest.mark.parametrize("cone", COMPILED, ids=repr)
+
+
+def columns(cone, batch, dtype, seed=0):
+    return random_tensor(batch, cone.dim, seed=seed).to(dtype).mT.contiguous()
+
+
+def both(cone, v, g):
+    """The projection of the columns of `v` and the derivative there along `g`."""
+    p, gradient = torch.empty_like(v), torch.empty_like(v)
+    saved = cone.forward(v, p)
+    assert len(saved) == cone.saves
+    cone.vjp(v, saved, g, gradient)
+    return p, gradient
+
+
+def by_torch(cone, v, g):
+    """The same by the torch formulas, which stand wherever `arrays` finds no array."""
+    with pytest.MonkeyPatch.context() as patch:
+        for part in ("box", "nonneg", "psd", "rotated", "second_order"):
+            patch.setattr(f"rcdrs.cones.{part}.arrays", lambda *tensors: None)
+        return both(cone, v, g)
+
+
+@each_compiled
+@pytest.mark.parametrize("batch", [0, 1, 7, 64, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_compiled_equals_torch(cone, batch, dtype):
+    v, g = columns(cone, batch, dtype), columns(cone, batch, dtype, seed=1)
+    (p, gradient), (p_torch, gradient_torch) = both(cone, v, g), by_torch(cone, v, g)
+    eps = torch.finfo(dtype).eps
+    # Some hundred roundings of numbers up to 10.
+    torch.testing.assert_close(p, p_torch, rtol=0, atol=100 * eps)
+    # The derivative amplifies them by the inverse of the distance to the nearest kink: of
+    # thousands of random points some come as near as 1e-4.
+    torch.testing.assert_close(gradient, gradient_torch, rtol=0, atol=1e5 * eps)
+    typical = (gradient - gradient_torch).abs().median() if batch else 0
+    assert typical <= 10 * eps
+
+
+def psd_points(values):
+    """Matrices with these eigenvalues: diagonal, the same backwards, and turned."""
+    Q, _ = torch.linalg.qr(random_tensor(4, 4))
+    L = torch.diag(torch.tensor(values).double())
+    return torch.stack([L, L.flip(0, 1), Q @ L @ Q.mT]).flatten(1).mT.contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [[2, 2, 2, 2], [-1, -1, -1, -1], [3, 3, -2, -2], [1, -1, 1, -1], [5, 1, 1, -1]],
+    ids=str,
+)
+def test_compiled_psd_equals_torch_at_ties(values, dtype):
+    v, g = psd_points(values).to(dtype), columns(PSD(4), 3, dtype)
+    tolerance = 50 * torch.finfo(dtype).eps  # eigenvalues away from zero: a few roundings
+    for found, expected in zip(both(PSD(4), v, g), by_torch(PSD(4), v, g), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("values", [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, -1]], ids=str)
+def test_compiled_psd_equals_torch_at_zero_eigenvalues(values, dtype):
+    v, g = psd_points(values).to(dtype), columns(PSD(4), 3, dtype)
+    (p, gradient), (p_torch, gradient_torch) = both(PSD(4), v, g), by_torch(PSD(4), v, g)
+    tolerance = 50 * torch.finfo(dtype).eps
+    torch.testing.assert_close(p, p_torch, rtol=0, atol=tolerance)
+    # Turned, a zero is a rounding of either sign, and the derivative one of several.
+    torch.testing.assert_close(gradient[:, :2], gradient_torch[:, :2], rtol=0, atol=tolerance)
+    assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_compiled_psd_keeps_its_accuracy_at_any_scale(scale):
+    """The squares of such entries leave the range of float32."""
+    v, g = columns(PSD(6), 40, torch.float32), columns(PSD(6), 40, torch.float32, seed=1)
+    p, _ = both(PSD(6), v, g)
+    scaled, gradient = both(PSD(6), v * scale, g)
+    torch.testing.assert_close(scaled / scale, p, rtol=0, atol=1e-5)  # a hundred roundings
+    assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("order", [20, 40], ids=["compiled", "torch"])
+def test_psd_of_a_large_order(order):
+    """Beyond some order the projection is left to LAPACK."""
+    V = random_tensor(2, order, order)
+    values, vectors = np.linalg.eigh(((V + V.mT) / 2).numpy())
+    expected = vectors @ (np.maximum(values, 0)[..., None] * vectors.swapaxes(1, 2))
+    found = PSD(order).project(V.flatten(1)).unflatten(-1, (order, order)).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@each_compiled
+@pytest.mark.parametrize("value", [torch.nan, INF, -INF], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_compiled_lanes_do_not_see_each_other(cone, value, dtype):
+    v, g = columns(cone, 150, dtype), columns(cone, 150, dtype, seed=1)
+    clean, again = both(cone, v, g), both(cone, v, g)
+    spoilt = v.clone()
+    spoilt[0, [3, 70, 149]] = value
+    others = torch.ones(150, dtype=torch.bool)
+    others[[3, 70, 149]] = False
+    for x, same, y in zip(clean, again, both(cone, spoilt, g), strict=True):
+        assert torch.equal(x, same)
+        assert torch.equal(x[:, others], y[:, others])
+
+
+def test_arrays_are_views_of_float_matrices_on_the_cpu():
+    x = torch.zeros(2, 3, requires_grad=True)
+    (view,) = arrays(x)
+    view[0, 0] = 1
+    assert x[0, 0] == 1
+    for other in (x.half(), x.double(), x.to("meta"), x[0], x[None]):
+        assert arrays(x, other) is None

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rcdrs.cones.base import Cone
+from rcdrs.kernels import arrays, compiled
 
 
 class Box(Cone):
@@ -28,7 +30,9 @@ class Box(Cone):
                 f"lower and upper leave nothing between them in {empty} entries, "
                 "expected lower <= upper."
             )
-        self.lower, self.upper = lower, upper
+        # In memory the batch comes last, as in the points they are compared with.
+        self.lower = lower.movedim(-1, 0).contiguous().movedim(0, -1)
+        self.upper = upper.movedim(-1, 0).contiguous().movedim(0, -1)
         self.dim = lower.shape[-1]
 
     def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
@@ -38,8 +42,11 @@ class Box(Cone):
         return ()
 
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
-        free = (v > self._like(v, self.lower)) & (v < self._like(v, self.upper))
-        torch.mul(g, free, out=out)
+        lower, upper = self._like(v, self.lower), self._like(v, self.upper)
+        if (found := arrays(v, lower, upper, g, out)) is not None:
+            _vjp_rows(*found)
+            return
+        torch.mul(g, (v > lower) & (v < upper), out=out)
 
     def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
         self._check(s, "s")
@@ -66,3 +73,19 @@ class Box(Cone):
 
     def __repr__(self) -> str:
         return f"Box({self.dim})"
+
+
+@compiled
+def _vjp_rows(
+    v: np.ndarray, lower: np.ndarray, upper: np.ndarray, g: np.ndarray, out: np.ndarray
+) -> None:
+    """The derivative on (n, batch), compiled; the bounds are (n, batch) or (n, 1)."""
+    zero, one = v.dtype.type(0), v.dtype.type(1)
+    for i in range(v.shape[0]):
+        if lower.shape[1] == 1:
+            low, high = lower[i, 0], upper[i, 0]
+            for j in range(v.shape[1]):
+                out[i, j] = g[i, j] * (one if low < v[i, j] < high else zero)
+        else:
+            for j in range(v.shape[1]):
+                out[i, j] = g[i, j] * (one if lower[i, j] < v[i, j] < upper[i, j] else zero)

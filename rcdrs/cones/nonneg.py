@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rcdrs.cones.base import SelfDual, positive_int
+from rcdrs.kernels import arrays, compiled
 
 
 class Nonneg(SelfDual):
@@ -17,7 +19,19 @@ class Nonneg(SelfDual):
         return ()
 
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
+        if (found := arrays(v, g, out)) is not None:
+            _vjp_rows(*found)
+            return
         torch.mul(g, v > 0, out=out)
 
     def __repr__(self) -> str:
         return f"Nonneg({self.dim})"
+
+
+@compiled
+def _vjp_rows(v: np.ndarray, g: np.ndarray, out: np.ndarray) -> None:
+    """The derivative on (n, batch), compiled; torch multiplies by a mask several times slower."""
+    zero, one = v.dtype.type(0), v.dtype.type(1)
+    for i in range(v.shape[0]):
+        for j in range(v.shape[1]):
+            out[i, j] = g[i, j] * (one if v[i, j] > zero else zero)

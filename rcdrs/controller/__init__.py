@@ -98,8 +98,9 @@ class Controller(nn.Module):
         memory: Any,
         k: int,
         depth: int,
-    ) -> tuple[Tensor, Any]:
-        """The action ``l_k`` (batch, 3) for step k of `depth`, and the encoder's memory."""
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
+        """For step k of `depth`: the action ``l_k`` (batch, 3), its alpha and beta (batch,), and
+        the encoder's memory."""
         if self.config.encoder == SCHEDULE:
             # Beyond the trained depth the last action goes on.
             raw = self.schedule[min(k, len(self.schedule) - 1)].expand_as(previous)
@@ -108,7 +109,8 @@ class Controller(nn.Module):
             phi = features(transition, seen, before, previous, self.map.base, k, depth, kept)
             hidden, memory = self.encoder(phi, memory)
             raw = self.head(hidden)
-        return self.map(raw, previous, k), memory
+        action, alpha, beta = self.map(raw, previous, k)
+        return action, (alpha, beta), memory
 
 
 def _part(name: str, kind: Any, values: Any) -> Any:

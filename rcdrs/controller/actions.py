@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from rcdrs.kernels import arrays, compiled, view
 
 CONTROLS = ("rho", "alpha", "beta")
 
@@ -84,7 +87,6 @@ class ActionMap(nn.Module):
             if not 0 < low <= value <= high:
                 raise ValueError(f"core {name} = {value:g}, expected it in [{low:g}, {high:g}].")
         self.envelope = envelope
-        self.all_controlled = set(controls) == set(CONTROLS)
         infinity = math.inf
         steps = (
             (math.log(growth.rho), infinity, math.log(growth.beta)) if growth else (infinity,) * 3
@@ -102,15 +104,17 @@ class ActionMap(nn.Module):
         mask = torch.tensor([name in controls for name in CONTROLS])
         self.register_buffer("controlled", mask, persistent=False)
 
-    def forward(self, raw: Tensor, previous: Tensor, k: int) -> Tensor:
+    def forward(self, raw: Tensor, previous: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The action (batch, 3), and of it alpha and beta (batch,) as the step takes them."""
         radius = None
         if self.envelope is not None:
             radius = (self.envelope.radius(k) * self.radius_scale).unsqueeze(1)
-        base, low, high, growth = (
-            part.unsqueeze(1) for part in (self.base, self.low, self.high, self.growth)
+        limits = (
+            part.unsqueeze(1)
+            for part in (self.controlled, self.base, self.low, self.high, self.growth)
         )
-        action: Tensor = _Admit.apply(raw.mT, previous.mT, base, low, high, growth, radius).mT
-        return action if self.all_controlled else torch.where(self.controlled, action, self.base)
+        action, alpha, beta = _Admit.apply(raw.mT, previous.mT, *limits, radius)
+        return action.mT, alpha, beta
 
     def raw_core(self) -> Tensor:
         """The raw coordinates whose action is the core."""
@@ -122,35 +126,82 @@ class ActionMap(nn.Module):
 
 
 class _Admit(torch.autograd.Function):
-    """`ActionMap` in batch-last layout (3, batch), before its mask."""
+    """`ActionMap` in batch-last layout (3, batch), and alpha and beta of it."""
 
     @staticmethod
     def forward(
         ctx: Any,
         raw: Tensor,
         previous: Tensor,
+        controlled: Tensor,
         base: Tensor,
         low: Tensor,
         high: Tensor,
         growth: Tensor,
         radius: Tensor | None,
-    ) -> Tensor:
-        if radius is None:
-            t = torch.sigmoid(raw)
-            action, slope = low + t * (high - low), (high - low) * t * (1 - t)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        if arrays(previous) is not None:
+            action, slope, follows = (previous.new_empty(previous.shape) for _ in range(3))
+            _admit(
+                *map(view, (raw, previous, controlled, base, low, high, growth)),
+                view(low[:0] if radius is None else radius),
+                *map(view, (action, slope, follows)),
+            )
         else:
-            t = torch.tanh(raw)
-            action, slope = base + radius * t, radius * (1 - t * t)
-        lower, upper = previous - growth, previous + growth
-        least, most = torch.maximum(low, lower), torch.minimum(high, upper)
-        below, above = action < least, action > most
-        # Where the growth filter holds the action back, it moves with the last one.
-        follows = (below & (lower > low)) | (above & (upper < high))
-        ctx.save_for_backward(slope.masked_fill_(below | above, 0), follows)
-        return torch.clamp(action, least, most)
+            if radius is None:
+                t = torch.sigmoid(raw)
+                action, slope = low + t * (high - low), (high - low) * t * (1 - t)
+            else:
+                t = torch.tanh(raw)
+                action, slope = base + radius * t, radius * (1 - t * t)
+            lower, upper = previous - growth, previous + growth
+            least, most = torch.maximum(low, lower), torch.minimum(high, upper)
+            below, above = action < least, action > most
+            slope = slope.masked_fill_(below | above | ~controlled, 0)
+            # Where the growth filter holds the action back, it moves with the last one.
+            held = (below & (lower > low)) | (above & (upper < high))
+            follows = (held & controlled).to(slope)
+            action = torch.where(controlled, torch.clamp(action, least, most), base)
+        beta = torch.exp(action[2])
+        ctx.save_for_backward(slope, follows, beta)
+        return action, action[1].clone(), beta
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        slope, follows = ctx.saved_tensors
-        return g * slope, g * follows, None, None, None, None, None
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        g, g_alpha, g_beta = grads
+        slope, follows, beta = ctx.saved_tensors
+        g = torch.zeros_like(slope) if g is None else g.clone()
+        if g_alpha is not None:
+            g[1] += g_alpha
+        if g_beta is not None:
+            g[2] += g_beta * beta
+        return g * slope, g * follows, None, None, None, None, None, None
+
+
+@compiled
+def _admit(  # type: ignore[no-untyped-def]
+    raw, previous, controlled, base, low, high, growth, radius, action, slope, follows
+):
+    zero, one = action.dtype.type(0), action.dtype.type(1)
+    for i in range(3):
+        for j in range(action.shape[1]):
+            if not controlled[i, 0]:
+                action[i, j], slope[i, j], follows[i, j] = base[i, 0], zero, zero
+                continue
+            if len(radius):
+                t = np.tanh(raw[i, j])
+                wanted, k = base[i, 0] + radius[i, 0] * t, radius[i, 0] * (1 - t * t)
+            else:
+                t = 1 / (1 + np.exp(-raw[i, j]))
+                span = high[i, 0] - low[i, 0]
+                wanted, k = low[i, 0] + t * span, span * t * (1 - t)
+            lower, upper = previous[i, j] - growth[i, 0], previous[i, j] + growth[i, 0]
+            least, most = max(low[i, 0], lower), min(high[i, 0], upper)
+            action[i, j], slope[i, j], follows[i, j] = wanted, k, zero
+            # Where the growth filter holds the action back, it moves with the last one.
+            if wanted < least:
+                action[i, j], slope[i, j], follows[i, j] = least, zero, one * (lower > low[i, 0])
+            elif wanted > most:
+                action[i, j], slope[i, j], follows[i, j] = most, zero, one * (upper < high[i, 0])

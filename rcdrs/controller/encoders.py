@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rcdrs.kernels import arrays, compiled, view
+
 #: ``g y (1 - y)`` and ``g (1 - y^2)``, in one pass.
 _SIGMOID, _TANH = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
@@ -58,10 +60,14 @@ class _GRUCell(torch.autograd.Function):
         r, z, n = gates[:H], gates[H : 2 * H], gates[2 * H :]
         d_gates = torch.empty_like(gates)
         d_r, d_z, d_n = d_gates[:H], d_gates[H : 2 * H], d_gates[2 * H :]
-        kept = g * z
-        _TANH(torch.sub(g, kept, out=d_n), n, grad_input=d_n)
-        _SIGMOID(torch.sub(h, n, out=d_z).mul_(g), z, grad_input=d_z)
-        _SIGMOID(torch.mul(d_n, inner_n, out=d_r), r, grad_input=d_r)
+        if arrays(gates) is not None:
+            kept = torch.empty_like(n)
+            _pull_gates(*map(view, (g, h, r, z, n, inner_n, kept, d_r, d_z, d_n)))
+        else:
+            kept = g * z
+            _TANH(torch.sub(g, kept, out=d_n), n, grad_input=d_n)
+            _SIGMOID(torch.sub(h, n, out=d_z).mul_(g), z, grad_input=d_z)
+            _SIGMOID(torch.mul(d_n, inner_n, out=d_r), r, grad_input=d_r)
         trained = ctx.needs_input_grad[2]  # a frozen controller still passes gradients through
         d_Wi, d_bi = (d_gates @ phi.mT, d_gates.sum(1)) if trained else (None, None)
         d_phi = Wi.mT @ d_gates
@@ -69,6 +75,20 @@ class _GRUCell(torch.autograd.Function):
         d_h = kept.addmm_(Wh.mT, d_gates)
         d_Wh, d_bh = (d_gates @ h.mT, d_gates.sum(1)) if trained else (None, None)
         return d_phi, d_h, d_Wi, d_Wh, d_bi, d_bh
+
+
+@compiled
+def _pull_gates(g, h, r, z, n, inner_n, kept, d_r, d_z, d_n):  # type: ignore[no-untyped-def]
+    one = g.dtype.type(1)  # a plain 1 would make the loops compute in float64
+    for i in range(g.shape[0]):
+        for j in range(g.shape[1]):
+            kept[i, j] = g[i, j] * z[i, j]
+        for j in range(g.shape[1]):
+            d_n[i, j] = (g[i, j] - kept[i, j]) * (one - n[i, j] * n[i, j])
+        for j in range(g.shape[1]):
+            d_z[i, j] = (h[i, j] - n[i, j]) * g[i, j] * z[i, j] * (one - z[i, j])
+        for j in range(g.shape[1]):
+            d_r[i, j] = d_n[i, j] * inner_n[i, j] * r[i, j] * (one - r[i, j])
 
 
 class LSTM(nn.Module):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rcdrs.kernels import arrays, compiled, view
 from rcdrs.transition import Observation, Transition
 
 RESIDUAL = ("con", "eq", "dz", "obj", "dobj")
@@ -65,6 +67,12 @@ class _Features(torch.autograd.Function):
         base: Tensor,
         elapsed: float,
     ) -> Tensor:
+        if arrays(previous) is not None:
+            inputs = (consensus, equality, movement, size, objective, objective_before, previous)
+            phi = size.new_empty(10, len(size))
+            _look(*map(view, (*inputs, b_norm, c_norm, base, phi)), elapsed)
+            ctx.save_for_backward(*inputs[:-1], b_norm, c_norm)
+            return phi
         one = size + 1
         above = torch.stack([consensus, equality, movement, objective.abs()])
         below = torch.stack([one, 1 + b_norm, one, 1 + c_norm * size])
@@ -85,6 +93,15 @@ class _Features(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        if arrays(g) is not None:
+            grads = g.new_empty(8, g.shape[1])
+            _pull(*map(view, (*ctx.saved_tensors, g, grads)))
+            g_consensus, g_equality, g_movement, g_size, g_objective, g_before, g_b, g_c = grads
+            return (
+                g_consensus, g_equality, g_movement, g_size, g_objective, g_before, g[5:8],
+                g_b if ctx.needs_input_grad[7] else None,
+                g_c if ctx.needs_input_grad[8] else None, None, None,
+            )  # fmt: skip
         above, below, scale, change, size, objective, objective_before, c_norm = ctx.saved_tensors
         # log(1 + p/q): (dp - p/q dq) / (p + q)
         g_above = g[:4] / (above + below)
@@ -101,3 +118,45 @@ class _Features(torch.autograd.Function):
             g_consensus, g_equality, g_movement, g_size, g_objective, g_before, g[5:8],
             g_b if ctx.needs_input_grad[7] else None, g_c, None, None,
         )  # fmt: skip
+
+
+@compiled
+def _look(  # type: ignore[no-untyped-def]
+    consensus, equality, movement, size, objective, before, previous, b_norm, c_norm, base, phi,
+    elapsed,
+):  # fmt: skip
+    for j in range(len(size)):
+        one = 1 + size[j]
+        phi[0, j] = np.log1p(consensus[j] / one)
+        phi[1, j] = np.log1p(equality[j] / (1 + b_norm[j]))
+        phi[2, j] = np.log1p(movement[j] / one)
+        phi[3, j] = np.log1p(abs(objective[j]) / (1 + c_norm[j] * size[j]))
+        phi[4, j] = np.arcsinh((objective[j] - before[j]) / (1 + abs(before[j])))
+        phi[5, j] = previous[0, j] - base[0]
+        phi[6, j] = previous[1, j]
+        phi[7, j] = previous[2, j] - base[2]
+        phi[8, j] = elapsed
+        phi[9, j] = 1 - elapsed
+
+
+@compiled
+def _pull(  # type: ignore[no-untyped-def]
+    consensus, equality, movement, size, objective, before, b_norm, c_norm, g, grads
+):
+    for j in range(len(size)):
+        # log(1 + p/q): (dp - p/q dq) / (p + q)
+        one, two, product = 1 + size[j], 1 + b_norm[j], 1 + c_norm[j] * size[j]
+        g_con, g_eq = g[0, j] / (consensus[j] + one), g[1, j] / (equality[j] + two)
+        g_mov, g_obj = g[2, j] / (movement[j] + one), g[3, j] / (abs(objective[j]) + product)
+        g_product = -g_obj * abs(objective[j]) / product
+        # asinh((o - o') / (1 + |o'|))
+        scale = 1 + abs(before[j])
+        change = (objective[j] - before[j]) / scale
+        g_change = g[4, j] / np.sqrt(1 + change * change) / scale
+        grads[0, j], grads[1, j], grads[2, j] = g_con, g_eq, g_mov
+        g_one = -(g_con * consensus[j] + g_mov * movement[j]) / one
+        grads[3, j] = g_one + g_product * c_norm[j]
+        grads[4, j] = g_change + g_obj * np.sign(objective[j])
+        grads[5, j] = -g_change * (1 + change * np.sign(before[j]))
+        grads[6, j] = -g_eq * equality[j] / two
+        grads[7, j] = g_product * size[j]
