@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from rcdrs import slurm
+from rcdrs import slurm, warm
 from rcdrs.jobtimes import measure, overhead
 from rcdrs.plan import Plan
 from rcdrs.reporting.tables import TABLES
-from rcdrs.workflow import check_room, failure, forecast, more, recover, refuse
+from rcdrs.workflow import check_room, failure, forecast, more, recover, refuse, source
 
 
 configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
@@ -27,24 +27,29 @@ GPUS = int(config["device"] == "cuda")
 if workflow.is_main_process:
     check_room()
     recover()
+    if line := source(plan):
+        print(line, file=sys.stderr)
 
-# The verbs are those of this checkout, in the Python that runs it, and end when it does.
+# The verbs are those of this checkout, in the Python that runs it, and end when it does.  Their
+# libraries use as many threads as the configuration says, also where a job has every core.
 shell.prefix(
     f"export PATH={quote(str(Path(sys.executable).parent))}:$PATH"
     f" PYTHONPATH={quote(str(workflow.basedir))}:$PYTHONPATH"
-    f" RCDRS_PARENT={platform.node()}:{os.getpid()}; "
+    f" RCDRS_PARENT={platform.node()}:{os.getpid()}"
+    + "".join(f" {name}={config['threads']}" for name in warm.THREADS)
+    + "; "
 )
 
 
 wildcard_constraints:
     experiment="|".join(plan.experiments),
-    case="(qp|socp|mixed)-(small|medium|hard)|dfl|dispatch-[a-z]+",
+    case="[a-z]+-(small|medium|hard)|dfl|dispatch-[a-z]+",
     seed=r"\d+",
     K=r"\d+",
     method="[A-Za-z-]+",
     recipe="|".join(config["recipes"]),
     variant="[a-z_]+",
-    table="[a-z0-9_]+",
+    table="|".join(TABLES),
     target=r"[\w-]+",
 
 
@@ -63,6 +68,8 @@ onstart:
     cores = workflow.cores if workflow.local_exec else workflow.nodes
     times = Path(workflow.basedir, "workflow/job_times.csv")
     print(forecast(workflow.dag, cores, RUN, times), file=sys.stderr)
+    if workflow.local_exec:
+        warm.start(config["threads"])
 
 
 onsuccess:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rcdrs.warm import hand_over
+
 EXAMPLES = """examples:
   rcdrs instances socp-hard --seed 0 --out set.npz
   rcdrs tune set.npz --depth 20 --out cores.json
@@ -30,9 +32,12 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
-    from rcdrs.runtime import configure, end_with_parent
-
     try:
+        # A command that was typed; a call from Python is meant for its own process.
+        if arguments is None and (code := hand_over(sys.argv[1:])) is not None:
+            return code
+        from rcdrs.runtime import configure, end_with_parent
+
         end_with_parent()
         configure(options.threads)
         options.run(options)
@@ -232,6 +237,11 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
     sub.add_argument("--out", type=Path, required=True, help="the .tex file; a .csv goes beside it")
 
+    sub = verb("headline", _reporting("headline"), "the table and the picture of the README")
+    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
+    sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
+    sub.add_argument("--out", type=Path, required=True, help="the .md file; a .png goes beside it")
+
     sub = verb("claims", claims, "judge the claims of the paper from seed-level results")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
     sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
@@ -267,8 +277,15 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     sub = verb("profile", _reporting("profile"), "how long the jobs of finished runs took")
-    sub.add_argument("runs", type=Path, nargs="+", metavar="FOLDER", help="results/paper, ...")
+    sub.add_argument("runs", type=Path, nargs="*", metavar="FOLDER", help="results/paper, ...")
     sub.add_argument("--out", type=Path, help="the table of times: workflow/job_times.csv")
+    sub.add_argument(
+        "--cores",
+        type=_positive,
+        nargs="+",
+        help="also: the whole run's expected wall time on so many",
+    )
+    configured(sub)
 
     sub = verb(
         "explain",

@@ -29,7 +29,7 @@ def code_digest(function: str, module: str = "rcdrs.stages") -> str:
     definitions = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
     if function not in definitions:
         raise ValueError(f"{module} defines no {function!r}.")
-    imported = _imported_names(tree)
+    imported = _imported_names(module)
     parts, modules, waiting = [], set(), [function]
     seen = set(waiting)
     while waiting:
@@ -43,7 +43,7 @@ def code_digest(function: str, module: str = "rcdrs.stages") -> str:
     constants = [
         ast.dump(node) for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
     ]
-    whole = [ast.dump(_tree(name)) for name in sorted(_reachable(frozenset(modules)))]
+    whole = [_text(name) for name in sorted(_reachable(modules))]
     return _short("\n".join(sorted(parts) + constants + whole))
 
 
@@ -60,15 +60,21 @@ def _tree(module: str) -> ast.Module:
     return tree
 
 
+@cache
+def _text(module: str) -> str:
+    return ast.dump(_tree(module))
+
+
 def _file(module: str) -> Path:
     path = ROOT.joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _imported_names(tree: ast.AST) -> dict[str, str]:
+@cache
+def _imported_names(of: str) -> dict[str, str]:
     """Each name that stands for something of this package, with the module it comes from."""
     names = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(of)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -77,8 +83,7 @@ def _imported_names(tree: ast.AST) -> dict[str, str]:
     return names
 
 
-@cache
-def _reachable(modules: frozenset[str]) -> frozenset[str]:
+def _reachable(modules: set[str]) -> set[str]:
     """The modules and all that they import, of this package."""
     found: set[str] = set()
     waiting = list(modules)
@@ -86,8 +91,8 @@ def _reachable(modules: frozenset[str]) -> frozenset[str]:
         module = waiting.pop()
         if module not in found:
             found.add(module)
-            waiting += _imported_names(_tree(module)).values()
-    return frozenset(found)
+            waiting += _imported_names(module).values()
+    return found
 
 
 def _short(text: str) -> str:

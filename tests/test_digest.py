@@ -28,7 +28,7 @@ def copy(tmp_path, monkeypatch):
 
 
 def fresh(stage: str) -> str:
-    for cached in (code_digest, digest._tree, digest._reachable):
+    for cached in (code_digest, digest._tree, digest._text, digest._imported_names):
         cached.cache_clear()
     return code_digest(stage)
 

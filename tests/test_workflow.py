@@ -240,17 +240,18 @@ def group_is_gone(group: int) -> bool:
 
 
 def test_killed_run_goes_on_with_the_same_command(finished, tmp_path):
-    """Killed first while jobs run, then when one has written only the first of its outputs."""
-    for moment in ("logs/train/paper/*/*.log", "checkpoints/paper/*/*.csv"):
+    """Killed while jobs run, at last when one has written only the first of its outputs."""
+    for moment in ("logs/tune/*.log", "logs/train/paper/*/*.log", "checkpoints/paper/*/*.csv"):
         run = start_and_wait_for(tmp_path, moment)
-        if "logs" in moment:
-            second = snakemake(tmp_path)
-            assert second.returncode != 0
-            assert "cannot be locked" in second.stdout
+        if "tune" in moment:
+            os.kill(run.pid, signal.SIGSTOP)  # or it would be done before a second has started
+            second = snakemake(tmp_path, "--rerun-incomplete")
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
         assert list(tmp_path.glob(".snakemake/locks/*")), "the kill came too late"
         assert group_is_gone(run.pid)
+    assert second.returncode != 0
+    assert "cannot be locked" in second.stdout
     done = snakemake(tmp_path)
     assert done.returncode == 0, done.stdout
     assert results(tmp_path) == results(finished)

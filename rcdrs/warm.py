@@ -1,0 +1,180 @@
+"""Verbs that start at once: one process imports everything, and forks for each verb.
+
+Importing torch and the rest takes seconds, and a workflow runs more than a thousand verbs.  So a
+local workflow starts a server that imports once; ``python -m rcdrs VERB`` finds it by the
+environment variable ``RCDRS_SERVER`` and hands its verb over: arguments, folder, environment and
+open files.  A fork of the server runs it and is gone when either the command or the workflow is.
+Without a server, or where the server has other code, a command runs its verb itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+#: Where the server of a workflow listens.
+VARIABLE = "RCDRS_SERVER"
+#: Libraries read these only while they are imported.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+#: With what they import, all that most verbs need.
+MODULES = (
+    "torch._dynamo",  # torch's optimizers do so at their first step
+    "rcdrs.verbs",
+    "rcdrs.stages",
+    "rcdrs.experiments.dfl.stages",
+    "rcdrs.experiments.dispatch.stages",
+    "rcdrs.reporting.commands",
+)
+#: More than the imports of a server can take, in seconds.
+PATIENCE = 120
+
+
+def hand_over(arguments: Sequence[str]) -> int | None:
+    """The exit code of the verb, run by the server; None if no server takes it."""
+    if not (server := os.environ.get(VARIABLE)):
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(PATIENCE)
+        connection.connect(server)
+        code = _code()
+        if connection.recv(len(code), socket.MSG_WAITALL) != code:
+            return None
+        request = json.dumps([list(arguments), os.getcwd(), dict(os.environ)]).encode()
+        socket.send_fds(connection, [len(request).to_bytes(8, "big")], [0, 1, 2])
+        connection.sendall(request)
+    except OSError:
+        return None
+    connection.settimeout(None)
+    signal.signal(signal.SIGINT, lambda number, frame: connection.sendall(bytes([number])))
+    answer = connection.recv(16)
+    if not answer:
+        raise OSError("the process that ran it is gone.")
+    if (status := int(answer)) < 0:  # ended by a signal: so is this process
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def start(threads: int) -> None:
+    """Start a server that lives as long as this process, and name it in the environment."""
+    import subprocess
+    import tempfile
+
+    if sys.platform != "linux":  # forks and their ends are handled as Linux does
+        return
+    path = Path(tempfile.mkdtemp(prefix="rcdrs-"), "socket")
+    # Bound here, so that the first commands wait for the server instead of going without.
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(str(path))
+        except OSError:  # a path that is too long for a socket
+            path.parent.rmdir()
+            return
+        listener.listen(1024)
+        alive, _ = os.pipe()  # its other end is open until this process ends, however it does
+        subprocess.Popen(
+            [sys.executable, "-m", "rcdrs.warm", str(listener.fileno())],
+            stdin=alive,
+            stdout=subprocess.DEVNULL,  # buffered like the logs that verbs write
+            pass_fds=[listener.fileno()],
+            env=os.environ | dict.fromkeys(THREADS, str(threads)),
+            cwd=Path(__file__).parents[1],
+            start_new_session=True,  # what is typed reaches a verb once, through its command
+        )
+        os.close(alive)
+    os.environ[VARIABLE] = str(path)
+
+
+def _code() -> bytes:
+    """What a server and a command have to share: package, Python and numbers of threads."""
+    package = Path(__file__).parent
+    changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
+    threads = [os.environ.get(name) for name in THREADS]
+    text = json.dumps([str(package), changed, sys.prefix, sys.version, threads])
+    return hashlib.sha256(text.encode()).hexdigest().encode()
+
+
+def serve(listener: socket.socket) -> list[str]:
+    """Fork for each command; in the fork, return the arguments of its verb."""
+    import gc
+    import selectors
+    import shutil
+
+    import numba
+
+    code = _code()
+    for module in MODULES:
+        import_module(module)
+    numba.njit(lambda: None)()  # imports the rest of numba, as the first call of a kernel would
+    gc.freeze()  # forks share these pages as long as no collection writes to them
+    running: dict[int, tuple[int, socket.socket]] = {}
+    selector = selectors.DefaultSelector()
+    for file in (workflow := sys.stdin.fileno(), listener.fileno()):
+        selector.register(file, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fd == workflow:  # gone
+                shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
+                os._exit(0)
+            elif key.fd == listener.fileno():
+                connection, _ = listener.accept()
+                if (pid := os.fork()) == 0:
+                    for other in (listener, *(of_another for _, of_another in running.values())):
+                        other.close()
+                    return _take_over(connection, code)
+                end = os.pidfd_open(pid)
+                running[end] = pid, connection
+                selector.register(end, selectors.EVENT_READ)
+            else:
+                pid, connection = running.pop(key.fd)
+                selector.unregister(key.fd)
+                os.close(key.fd)
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with connection, suppress(OSError):  # of a command that is gone
+                    connection.send(str(status).encode())
+
+
+def _take_over(connection: socket.socket, code: bytes) -> list[str]:
+    """Make this process what the command at the other end is; the arguments of its verb."""
+    import threading
+
+    try:
+        connection.sendall(code)
+        size, files, _, _ = socket.recv_fds(connection, 8, 3)
+    except OSError:
+        files = []
+    if not files:  # the command refused, or is gone
+        os._exit(0)
+    request = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+    arguments, folder, environment = json.loads(request)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+
+    def watch() -> None:
+        while number := connection.recv(1):
+            os.kill(os.getpid(), number[0])
+        os._exit(143)  # as after a SIGTERM: the command is gone
+
+    threading.Thread(target=watch, daemon=True).start()
+    return list(arguments)
+
+
+if __name__ == "__main__":
+    verb = serve(socket.socket(fileno=int(sys.argv[1])))
+    from rcdrs.cli import main
+
+    status = main(verb)
+    sys.stdout.flush()
+    os._exit(status)  # taking all those modules down would take longer than many a verb

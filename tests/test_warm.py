@@ -1,0 +1,203 @@
+"""Verbs run by a server that has imported everything: as by themselves, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rcdrs import warm
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | dict.fromkeys(warm.THREADS, "1") | {"PYTHONPATH": str(ROOT)}
+#: Stands for Snakemake: has a server, says where, and ends when it is told to.
+WORKFLOW = """
+import os, sys
+from rcdrs import warm
+warm.start(1)
+print(os.environ[warm.VARIABLE], flush=True)
+sys.stdin.read()
+"""
+SIZES = json.dumps({"train": 8, "validation": 4, "test": 4})
+INSTANCES = ("instances", "socp-small", "--sizes", SIZES, "--out", "set.npz")
+TUNE = ("tune", "set.npz", "--depth", "3", "--out", "cores.json")
+TRAIN = ("train", "set.npz", "--cores", "cores.json", "--depth", "3", "--out", "env.pt")
+
+
+def start_workflow() -> tuple[subprocess.Popen, str]:
+    workflow = subprocess.Popen(
+        [sys.executable, "-c", WORKFLOW],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return workflow, workflow.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def server():
+    workflow, path = start_workflow()
+    with workflow:
+        yield path
+
+
+def start(folder: Path, *arguments: str, server: str = "") -> subprocess.Popen:
+    """The command in a folder; one with a living server cannot import torch itself."""
+    folder.mkdir(exist_ok=True)
+    if Path(server).is_socket():
+        (folder / "torch.py").write_text("raise ImportError('not warm')")
+    return subprocess.Popen(
+        [sys.executable, "-m", "rcdrs", *arguments],
+        cwd=folder,
+        env=ENVIRONMENT | {warm.VARIABLE: server},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder: Path, *arguments: str, server: str = "") -> tuple[int, str, str]:
+    """Exit code, output and errors, without times."""
+    command = start(folder, *arguments, server=server)
+    output, errors = command.communicate()
+    return command.returncode, output, re.sub(r"[\d.]+ s$", "", errors, flags=re.M)
+
+
+def wait_for(happened) -> None:
+    for _ in range(600):
+        if happened():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within 30 s")
+
+
+def verb_of(command: subprocess.Popen) -> int | None:
+    """The process that runs the verb: it writes to the same pipe as the command."""
+    pipe = os.readlink(f"/proc/self/fd/{command.stdout.fileno()}")
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone
+            if int(process.name) != command.pid and os.readlink(process / "fd/1") == pipe:
+                return int(process.name)
+    return None
+
+
+@pytest.fixture(scope="module")
+def prepared(server, tmp_path_factory) -> Path:
+    """A folder with instances and cores."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for verb in (INSTANCES, TUNE):
+        assert run(folder, *verb, server=server)[0] == 0
+    return folder
+
+
+@pytest.fixture
+def training(server, prepared):
+    """A command that would train for hours, and whose verb runs."""
+    (prepared / "env.resume").unlink(missing_ok=True)
+    long = json.dumps({"recipe": {"epochs": 1_000_000}})
+    command = start(prepared, *TRAIN, "--settings", long, server=server)
+    wait_for(lambda: verb_of(command))
+    yield command
+    command.kill()
+    command.communicate()
+
+
+@pytest.mark.parametrize(
+    ("verb", "code"),
+    [(INSTANCES, 0), (TUNE, 2), (("instances", "nonsense", "--out", "a"), 2), (("tune",), 2)],
+)
+def test_same_as_a_direct_run(server, tmp_path, verb, code):
+    """Among them verbs that fail: without instances, of an unknown case, with arguments missing."""
+    folders = tmp_path / "direct", tmp_path / "warm"
+    direct = run(folders[0], *verb)
+    assert run(folders[1], *verb, server=server) == direct
+    assert direct[0] == code
+    (folders[1] / "torch.py").unlink()
+    made = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
+    assert made[0] == made[1]
+    assert bool(made[0]) == (code == 0)
+
+
+def test_two_at_once(server, training, tmp_path):
+    assert run(tmp_path, *INSTANCES, server=server)[0] == 0
+    assert training.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killed_command_ends_its_verb(training, number):
+    training.send_signal(number)
+    training.communicate(timeout=10)  # waits until nobody has its output open
+    assert training.returncode == -number
+
+
+def test_interrupted_command_says_so_once(training, prepared):
+    """Once it is past its start, as its first file shows."""
+    wait_for((prepared / "env.resume").exists)
+    training.send_signal(signal.SIGINT)
+    assert training.communicate(timeout=10)[1] == "rcdrs train: interrupted\n"
+    assert training.returncode == 130
+
+
+def test_command_ends_as_its_verb_does(training):
+    os.kill(verb_of(training), signal.SIGKILL)
+    training.communicate(timeout=10)
+    assert training.returncode == -signal.SIGKILL
+
+
+def test_server_ends_with_a_killed_workflow():
+    workflow, path = start_workflow()
+    assert Path(path).parent.stat().st_mode & 0o777 == 0o700
+    with workflow:
+        workflow.kill()
+    wait_for(lambda: not Path(path).parent.exists())
+
+
+@pytest.fixture
+def listener(tmp_path_factory, monkeypatch):
+    """A socket that commands take for a server."""
+    path = str(tmp_path_factory.mktemp("x") / "socket")
+    monkeypatch.setenv(warm.VARIABLE, path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        yield listener
+
+
+@pytest.mark.parametrize("answer", [b"0" * 64, b"", b"short"])
+def test_foreign_server_is_refused(listener, answer):
+    def serve() -> None:
+        with listener.accept()[0] as connection:
+            connection.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert warm.hand_over(INSTANCES) is None
+    thread.join()
+
+
+def test_server_with_other_threads_is_refused(server, monkeypatch):
+    monkeypatch.setenv(warm.VARIABLE, server)
+    for name in warm.THREADS:
+        monkeypatch.setenv(name, "2")
+    assert warm.hand_over(INSTANCES) is None
+
+
+def test_without_a_living_server_the_command_runs_its_verb(tmp_path):
+    done = 0, "wrote set.npz\n", "make_instances took \n"
+    assert run(tmp_path, *INSTANCES, server=str(tmp_path / "none")) == done
+
+
+def test_socket_that_a_killed_server_left_is_refused(listener):
+    listener.close()
+    assert warm.hand_over(INSTANCES) is None
