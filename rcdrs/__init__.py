@@ -10,8 +10,17 @@ if TYPE_CHECKING:
     from rcdrs.layer import DRSLayer, RCDRSLayer, Solution
     from rcdrs.problem import ConicProgram
     from rcdrs.splitting import State
+    from rcdrs.trained import pretrained
 
-__all__ = ["ConicProgram", "ControllerConfig", "DRSLayer", "RCDRSLayer", "Solution", "State"]
+__all__ = [
+    "ConicProgram",
+    "ControllerConfig",
+    "DRSLayer",
+    "RCDRSLayer",
+    "Solution",
+    "State",
+    "pretrained",
+]
 
 _HOMES = {
     "ConicProgram": "rcdrs.problem",
@@ -20,6 +29,7 @@ _HOMES = {
     "RCDRSLayer": "rcdrs.layer",
     "Solution": "rcdrs.layer",
     "State": "rcdrs.splitting",
+    "pretrained": "rcdrs.trained",
 }
 
 

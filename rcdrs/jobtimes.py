@@ -7,7 +7,6 @@ is the name of the job's benchmark file, as in ``train/paper/RCDRS-Env/socp-hard
 from __future__ import annotations
 
 import csv
-import heapq
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -59,7 +58,7 @@ def measure(run: str | Path) -> list[JobTime]:
     run = Path(run)
     found = defaultdict(list)
     for path in sorted(run.glob("benchmarks/**/*.tsv")):
-        seconds = _benchmark(path)
+        seconds = benchmark_seconds(path)
         if seconds is not None:
             log = run / "logs" / path.relative_to(run / "benchmarks").with_suffix(".log")
             found[kind_of(path, run)].append((seconds, _inside(log)))
@@ -77,8 +76,10 @@ def measure(run: str | Path) -> list[JobTime]:
     ]
 
 
-def _benchmark(path: Path) -> float | None:
+def benchmark_seconds(path: Path) -> float | None:
     """The wall time in a file of Snakemake's; a killed run may leave one that holds none."""
+    if not path.exists():
+        return None
     try:
         return float(next(csv.DictReader(path.read_text().splitlines(), delimiter="\t"))["s"])
     except (StopIteration, KeyError, TypeError, ValueError):
@@ -143,37 +144,6 @@ class Estimate:
         """Of the job with this benchmark file."""
         kind = kind_of(benchmark, self.run)
         return self._kinds.get(kind, self._rules.get(kind.partition("/")[0]))
-
-
-@dataclass(frozen=True)
-class Task:
-    """A job of a schedule; `after` are the numbers of the tasks that it waits for."""
-
-    seconds: float
-    threads: int = 1
-    after: tuple[int, ...] = ()
-
-
-def makespan(tasks: Sequence[Task], cores: int) -> float:
-    """Wall time of the tasks where each starts, in order, as soon as it can and cores are free."""
-    missing = {number: set(task.after) for number, task in enumerate(tasks)}
-    ready = [number for number, after in missing.items() if not after]
-    running: list[tuple[float, int]] = []
-    now, free = 0.0, cores
-    while ready or running:
-        for number in list(ready):
-            if (threads := min(tasks[number].threads, cores)) <= free:
-                ready.remove(number)
-                free -= threads
-                heapq.heappush(running, (now + tasks[number].seconds, number))
-        now, done = heapq.heappop(running)
-        free += min(tasks[done].threads, cores)
-        for number, after in missing.items():
-            if done in after:
-                after.remove(done)
-                if not after:
-                    ready.append(number)
-    return now
 
 
 def overhead(times: Sequence[JobTime]) -> str:

@@ -8,12 +8,15 @@ import fcntl
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rcdrs import slurm
-from rcdrs.jobtimes import Estimate, Task, count, duration, makespan, read
+from rcdrs.jobtimes import Estimate, count, duration, read
+from rcdrs.plan import Plan
+from rcdrs.schedule import Task, makespan
 
 #: A disk with less is as good as full.
 SPACE = 10 * 2**20
@@ -76,6 +79,37 @@ def refuse(target: str, known: Iterable[str]) -> NoReturn:
     near = difflib.get_close_matches(target, known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`snakemake --list` names all."
     raise ValueError(f"there is no target {target}: {hint}")
+
+
+def source(plan: Plan) -> str:
+    """One line: which released results stand in for computed ones, and how to compute them."""
+    if plan.config.get("results") == "recompute":
+        return ""
+    released, found = plan.released, Counter[str]()
+    places = set()
+    for name, entry in released.entries.items():
+        if name.endswith(".csv"):
+            state = _state(plan, name)
+            found[state] += 1
+            if state == "current":
+                places.add(f"{entry.get('host', '?')} (torch {entry.get('torch', '?')})")
+    if not found["current"]:
+        return ""
+    text = (
+        f"numbers come from {count(found['current'], 'released result')} in {released.folder}, "
+        f"computed on {', '.join(sorted(places))}; to compute them here, add "
+        "--config results=recompute"
+    )
+    if found["stale"]:
+        text += f"; {found['stale']} more are of other code or settings and not used"
+    return text + "."
+
+
+def _state(plan: Plan, name: str) -> str:
+    try:
+        return plan.released.state(name, plan.digest(name))
+    except KeyError:  # of a variant that this configuration does not have
+        return "stale"
 
 
 def forecast(dag: Any, cores: int, run: str, table: Path) -> str:

@@ -1,4 +1,4 @@
-"""Times of jobs: what is read, what is expected of a job, and how long a schedule takes."""
+"""Times of jobs: what is read, and what is expected of a job."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from rcdrs.cli import main
 from rcdrs.jobtimes import (
     Estimate,
     JobTime,
-    Task,
     count,
     duration,
     kind_of,
-    makespan,
     measure,
     overhead,
     read,
@@ -126,31 +124,6 @@ def test_estimate_of_a_run_in_the_table_ignores_other_runs(tmp_path):
 def test_reference_is_measured(monkeypatch):
     monkeypatch.undo()
     assert 0 < jobtimes.reference_seconds() < 10
-
-
-@pytest.mark.parametrize(
-    ("cores", "expected"),
-    [(1, 15.0), (2, 9.0), (8, 9.0)],
-)
-def test_schedule_waits_for_dependencies_and_cores(cores, expected):
-    """Two chains of 2 + 3 s and 4 s, then one task of 2 s on two cores, then 4 s."""
-    tasks = [
-        Task(2.0),
-        Task(3.0, after=(0,)),
-        Task(4.0),
-        Task(2.0, threads=2, after=(1, 2)),
-        Task(2.0, after=(3,)),
-        Task(2.0, after=(3,)),
-    ]
-    assert makespan(tasks, cores) == expected
-
-
-def test_task_that_wants_more_cores_than_there_are_runs_alone():
-    assert makespan([Task(1.0, threads=8), Task(1.0, threads=8)], cores=2) == 2.0
-
-
-def test_nothing_takes_no_time():
-    assert makespan([], cores=2) == 0.0
 
 
 def test_one_job_is_not_several():

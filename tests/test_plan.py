@@ -140,7 +140,7 @@ def test_released_results_can_be_ignored_or_insisted_on(checkout):
 def test_result_of_other_settings_is_not_released(checkout):
     plan = plan_of(checkout, grid={"beta": [1.0]})
     told = release(Path(plan.folder), checkout / "results/released", plan.digest)
-    assert told == {"released": [], "unchanged": [], "stale": [NAME]}
+    assert told == {"released": [], "unchanged": [], "stale": [NAME], "outdated": []}
 
 
 def test_altered_release_is_an_error_that_names_it(checkout):

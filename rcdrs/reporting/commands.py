@@ -13,12 +13,18 @@ from pathlib import Path
 import pandas as pd
 
 from rcdrs.files import replacing
-from rcdrs.jobtimes import measure, overhead, write
+from rcdrs.jobtimes import Estimate, count, duration, measure, overhead, read, write
 from rcdrs.plan import PAPER, SCHEMA, Plan
 from rcdrs.protocol import load
 from rcdrs.release import release as copy_current
 from rcdrs.reporting import tables
 from rcdrs.reporting.results import TIME
+from rcdrs.schedule import Task, jobs_of, longest_chain, makespan, tasks_of
+
+#: The checkout.
+ROOT = Path(__file__).parents[2]
+#: In it, how long jobs took in earlier runs.
+JOB_TIMES = "workflow/job_times.csv"
 
 
 def table(options: argparse.Namespace) -> None:
@@ -62,19 +68,28 @@ def preview(options: argparse.Namespace) -> None:
 
 
 def release(options: argparse.Namespace) -> None:
-    plan = _plan(options)
-    told = copy_current(Path(plan.folder), plan.root / "results/released", plan.digest)
+    plan, paper = _plan(options), Plan.of(load(ROOT / PAPER, schema=ROOT / SCHEMA), ROOT)
+
+    def current(name: str) -> dict[str, str]:
+        try:
+            return paper.digest(name)  # whatever run it is from, it stands for the paper's
+        except KeyError:  # of a variant that is no longer configured
+            return {}
+
+    folder = ROOT / "results/released"
+    told = copy_current(Path(plan.folder), folder, current)
     for state, names in told.items():
         print(f"{state}: {len(names)}" + (f" ({', '.join(names[:3])}, ...)" if names else ""))
     if told["stale"]:
         print("stale results were computed by other code or settings: run the workflow again.")
+    if told["outdated"]:
+        print(f"outdated files in {folder} are not used: release them again, or delete them there.")
 
 
 def report(options: argparse.Namespace) -> None:
     from rcdrs.reporting.report.page import report as write
 
-    root = Path(__file__).parents[2]
-    write(Plan.of(options.config, root), options.out, *options.claims)
+    write(Plan.of(options.config, ROOT), options.out, *options.claims)
     print(f"wrote {options.out}")
 
 
@@ -88,6 +103,15 @@ def status(options: argparse.Namespace) -> None:
 
 
 def profile(options: argparse.Namespace) -> None:
+    if not options.runs and not options.cores:
+        raise ValueError("give the folder of a run, such as results/paper, or --cores.")
+    if options.runs:
+        _show_times(options)
+    if options.cores:
+        _show_schedule(_plan(options), options)
+
+
+def _show_times(options: argparse.Namespace) -> None:
     times = [time for run in options.runs for time in measure(run)]
     if not times:
         raise ValueError(f"no benchmark files under {', '.join(map(str, options.runs))}.")
@@ -107,6 +131,45 @@ def profile(options: argparse.Namespace) -> None:
     if options.out is not None:
         write(times, options.out)
         print(f"wrote {options.out}")
+
+
+def _show_schedule(plan: Plan, options: argparse.Namespace) -> None:
+    """Expected wall times of the whole run, from what its jobs took here or elsewhere."""
+    run = options.runs[0] if options.runs else Path(plan.folder)
+    expected = Estimate(run, read(ROOT / JOB_TIMES))
+    jobs = jobs_of(plan)
+    found = {name: expected(run / "benchmarks" / f"{name}.tsv") for name in jobs}
+    unknown = [name for name, seconds in found.items() if seconds is None]
+    if len(unknown) == len(jobs):
+        raise ValueError(f"no job was timed, neither in {run} nor in {JOB_TIMES}.")
+    if unknown:
+        print(f"{count(len(unknown), 'job')} never timed, as {unknown[0]}: taken as 0 s.")
+    seconds = {name: value or 0.0 for name, value in found.items()}
+    machine, cluster = (tasks_of(jobs, seconds, alone=alone) for alone in (True, False))
+    print(f"{count(len(jobs), 'job')}, {duration(sum(seconds.values()))} of core time.")
+    print("cores   one machine   cluster (timing has a node of its own; without queueing)")
+    for cores in options.cores:
+        print(f"{cores:5}   {_after(machine, cores):11}   {_after(cluster, cores)}")
+    names, chain = list(jobs), longest_chain(cluster)
+    told = " -> ".join(f"{names[n]} ({duration(cluster[n].seconds)})" for n in chain)
+    total = duration(sum(cluster[n].seconds for n in chain))
+    print(f"the longest chain, which more cores do not shorten, takes {total}: {told}")
+
+
+def _after(tasks: Sequence[Task], cores: int) -> str:
+    return duration(makespan(tasks, cores))
+
+
+def headline(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.headline import draw, markdown
+
+    rows = _read_rows(options.rows)
+    with replacing(options.out) as temporary:
+        temporary.write_text(markdown(options.config, rows))
+    with replacing(options.out.with_suffix(".png")) as temporary:
+        # Without the version of the library, so that equal numbers give equal bytes.
+        draw(options.config, rows).savefig(temporary, metadata={"Software": None})
+    print(f"wrote {options.out}")
 
 
 def explain(options: argparse.Namespace) -> None:
@@ -157,9 +220,8 @@ def _origin(plan: Plan, path: Path, note: Path) -> str:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    root = Path(__file__).parents[2]
-    files = [root / PAPER, *([options.configfile] if options.configfile else [])]
-    return Plan.of(load(*files, schema=root / SCHEMA), root)
+    files = [ROOT / PAPER, *([options.configfile] if options.configfile else [])]
+    return Plan.of(load(*files, schema=ROOT / SCHEMA), ROOT)
 
 
 def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:

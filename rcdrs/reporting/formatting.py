@@ -6,7 +6,15 @@ import math
 import re
 from dataclasses import dataclass
 
-FAMILIES = {"qp": "QP-lift", "socp": "SOCP", "mixed": "Mixed cone"}
+
+class _Labels(dict[str, str]):
+    """Labels of the paper's families; another is called by its name."""
+
+    def __missing__(self, family: str) -> str:
+        return family.upper()
+
+
+FAMILIES = _Labels(qp="QP-lift", socp="SOCP", mixed="Mixed cone")
 
 #: Metrics in math mode, by their column in the seed-level CSVs.
 METRICS = {

@@ -1,4 +1,5 @@
 # Tables from seed-level CSVs, each a target of its own: table_synthetic_k20, table_coverage, ...
+from rcdrs.digest import code_digest
 
 
 rule render:
@@ -39,6 +40,38 @@ rule render:
         " --rows {input.rows} --times {input.times} --out {output.tex} > {log} 2>&1"
 
 
+# What the README shows: a table in Markdown and a picture, from the rows of the coverage summary.
+rule headline:
+    input:
+        rows=lambda wildcards: [
+            plan.result(name) for name in plan.rows_behind("coverage")
+        ],
+    output:
+        table=f"{plan.tables_folder}/headline.md",
+        picture=f"{plan.tables_folder}/headline.png",
+    log:
+        f"{RUN}/logs/headline.log",
+    benchmark:
+        f"{RUN}/benchmarks/headline.tsv"
+    conda:
+        "../../envs/rcdrs.yaml"
+    threads: 1
+    resources:
+        mem_mb=more(1000),
+        runtime=more(5),
+    params:
+        code=[
+            code_digest(part, "rcdrs.reporting.headline")
+            for part in ("markdown", "draw")
+        ],
+        config=plan.tables_config(),
+    message:
+        "write the headline table and picture"
+    shell:
+        "python -m rcdrs headline --config {params.config:q} --rows {input.rows}"
+        " --out {output.table} > {log} 2>&1"
+
+
 rule preview:
     input:
         tables=collect(f"{plan.tables_folder}/{{table}}.tex", table=TABLES),
@@ -74,6 +107,7 @@ rule paper_tables:
     default_target: True
     input:
         [f"{plan.tables_folder}/{name}.tex" for name in TABLES],
+        rules.headline.output,
     localrule: True
 
 

@@ -1,0 +1,76 @@
+"""The table and the picture of the README."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from run_files import write_run
+
+from rcdrs.cli import main
+from rcdrs.plan import PAPER, SCHEMA, Plan
+from rcdrs.protocol import load
+from rcdrs.reporting.coverage import compare
+from rcdrs.reporting.headline import draw, markdown
+from rcdrs.reporting.results import Results
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Configuration and seed-level files of a run that was made up."""
+    folder, smoke = tmp_path_factory.mktemp("run"), ROOT / "workflow/config/smoke.yaml"
+    plan = Plan.of(load(ROOT / PAPER, smoke, schema=ROOT / SCHEMA), ROOT)
+    write_run(plan, folder)
+    return plan.config, [folder / name for name in plan.rows_behind("coverage")]
+
+
+@pytest.fixture(scope="module")
+def rows(run):
+    return pd.concat(map(pd.read_csv, run[1]))
+
+
+def test_table_has_the_papers_values_beside_ours(run, rows):
+    lines = markdown(run[0], rows).splitlines()
+    assert lines[0] == "| | paper | ours, its recipe | ours, `log_kkt` |"
+    assert all(line.count("|") == 5 for line in lines)
+    wins = next(line for line in lines if line.startswith("| Best RCDRS gap wins"))
+    assert wins.split("|")[2].strip() == "36/36"
+    won = sum(c.won_by(c.rcdrs) for c in _gaps(run, rows))
+    assert wins.split("|")[3].strip() == f"{won}/6"
+
+
+def test_picture_shows_every_setting_in_both_recipes(run, rows):
+    panels = draw(run[0], rows).axes
+    shown = sorted(y for axes in panels for line in axes.lines[:1] for y in line.get_ydata())
+    assert len(panels) == 3
+    assert shown == sorted(c.ratio for c in _gaps(run, rows))
+    assert [len(axes.lines) for axes in panels] == [3, 3, 3]  # two recipes, one scale, and 1
+
+
+def _gaps(run, rows):
+    return compare(run[0], Results(rows, None, run[0]["seeds"]), "Gap", "paper")
+
+
+def test_verb_writes_the_same_bytes_twice(run, tmp_path):
+    config, files = run
+    command = ["headline", "--config", json.dumps(config), "--rows", *map(str, files)]
+    for name in ("a", "b"):
+        assert main([*command, "--out", str(tmp_path / f"{name}.md")]) == 0
+    for suffix in (".md", ".png"):
+        first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("a", "b"))
+        assert first == second
+
+
+def test_readme_shows_the_rendered_table():
+    readme, rendered = (ROOT / "README.md").read_text(), ROOT / "paper_tables/headline.md"
+    if "@@HEADLINE@@" in readme:
+        pytest.skip("the paper's run is not released yet")
+    shown = re.search(r"<!-- headline -->\n(.*?)<!-- end -->", readme, re.DOTALL)
+    assert shown is not None
+    assert shown[1].strip() == rendered.read_text().strip()
+    assert (ROOT / "paper_tables/headline.png").exists()
