@@ -130,7 +130,9 @@ def test_finished_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished).stdout
 
 
-def test_eight_cores_and_a_read_only_checkout_give_the_same_bytes(finished, tmp_path):
+def test_eight_cores_and_a_read_only_checkout_give_the_same_bytes(finished, tmp_path, monkeypatch):
+    # Where compiled kernels go for all but root, who may write to the checkout.
+    monkeypatch.setitem(ENVIRONMENT, "NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     checkout = tmp_path / "checkout"
     skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
     shutil.copytree(ROOT, checkout, ignore=skipped)
