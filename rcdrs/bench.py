@@ -98,10 +98,11 @@ def _controlled(program: ConicProgram, depth: int, encoder: str) -> Callable[[],
 
 
 def floor(case: Case, depth: int, batch: int, A: Tensor) -> Callable[[], None]:
-    """The products and eigendecompositions of a plain rollout, and nothing else.
+    """The products and eigendecompositions of a plain rollout by torch, and nothing else.
 
     2K products by the n x n projector, K by A, K by A', and K batched eigendecompositions of
-    the PSD block.
+    the PSD block.  A rollout may stay below: it works in thinner bases, and on a CPU has a faster
+    eigendecomposition.
     """
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(batch, case.n, generator=generator)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import platform
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import torch
 
@@ -30,6 +33,32 @@ def configure(threads: int = 1) -> None:
             libc = ctypes.CDLL(None)
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+#: Locks of the GPUs that this process has to itself; closed, and so released, when it ends.
+_claimed: list[int] = []
+
+
+def claim(device: torch.device) -> torch.device:
+    """Wait for a GPU that no other job of this machine has, and make it the current one.
+
+    Jobs run side by side, one a core, but a GPU serves one job at a time.  On a CPU there is
+    nothing to wait for.
+    """
+    while device.type == "cuda":
+        for index in range(torch.cuda.device_count()):
+            name = f"rcdrs-{torch.cuda.get_device_properties(index).uuid}.lock"
+            lock = os.open(Path(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                continue
+            _claimed.append(lock)
+            torch.cuda.set_device(index)
+            return device
+        time.sleep(0.2)
+    return device
 
 
 def end_with_parent() -> None:

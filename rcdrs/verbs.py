@@ -19,6 +19,7 @@ from rcdrs.experiments.instances import case_of
 from rcdrs.files import replacing
 from rcdrs.release import origin
 from rcdrs.runs import EXPERIMENTS, experiment_of
+from rcdrs.runtime import claim
 from rcdrs.staging import device, write_details, write_rows
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ def _train(options: argparse.Namespace, stage: str, *more: Any) -> None:
         options.seed,
         options.out,
         options.settings,
-        device(options.device),
+        claim(device(options.device)),
         *more,
     )
     print(f"wrote {options.out}")
@@ -84,7 +85,7 @@ def evaluate(options: argparse.Namespace) -> None:
         options.depth,
         [stages.Run.parse(text) for text in options.runs],
         options.settings,
-        device(options.device),
+        claim(device(options.device)),
         **{name: value for name, value in more.items() if value is not None},
     )
     _show(rows, options)
@@ -100,7 +101,7 @@ def time(options: argparse.Namespace) -> None:
         options.cores,
         options.depth,
         options.method,
-        device(options.device),
+        claim(device(options.device)),
         options.warm_up,
         options.repeats,
         options.settings.get("controller"),
@@ -121,7 +122,7 @@ def trace(options: argparse.Namespace) -> None:
         options.depth,
         [_stages(case).Run.parse(text) for text in options.runs],
         options.settings,
-        device(options.device),
+        claim(device(options.device)),
     )
     _show(rows, options)
 

@@ -7,12 +7,16 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 
+from rcdrs import runtime
 from rcdrs.cli import main
 from rcdrs.reporting.tables import TABLES
 
@@ -72,3 +76,25 @@ def test_job_ends_with_its_workflow():
     parent.kill()
     parent.wait()
     assert job.wait(timeout=20) == 143
+
+
+def test_a_gpu_serves_one_job_at_a_time(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(runtime, "_claimed", [])
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(
+        "torch.cuda.get_device_properties", lambda index: SimpleNamespace(uuid=f"gpu{index}")
+    )
+    chosen = []
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    cuda = torch.device("cuda")
+    assert runtime.claim(cuda) == runtime.claim(cuda) == cuda
+    assert chosen == [0, 1]
+    third = threading.Thread(target=runtime.claim, args=(cuda,))
+    third.start()
+    third.join(0.5)
+    assert third.is_alive()
+    os.close(runtime._claimed[1])  # as the end of that job's process would
+    third.join(10)
+    assert chosen == [0, 1, 1]
+    assert runtime.claim(torch.device("cpu")).type == "cpu"
