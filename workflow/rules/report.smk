@@ -85,7 +85,10 @@ rule dispatch_day:
     input:
         instances=f"{RUN}/instances/dispatch-inequality-{config['seeds'][0]}.npz",
         cores=f"{RUN}/cores/dispatch-inequality-{config['seeds'][0]}.json",
-        checkpoint=f"{RUN}/checkpoints/paper/RCDRS-Env/dispatch-inequality-{config['seeds'][0]}-K{max(config['dispatch']['depths'])}.pt",
+        checkpoint=plan.result(
+            f"checkpoints/paper/RCDRS-Env/dispatch-inequality-{config['seeds'][0]}"
+            f"-K{max(config['dispatch']['depths'])}.pt"
+        ),
     output:
         picture=f"{plan.tables_folder}/dispatch_day.png",
     log:
