@@ -68,8 +68,8 @@ def test_verb_writes_the_same_bytes_twice(run, tmp_path):
 
 def test_readme_shows_the_rendered_table():
     readme, rendered = (ROOT / "README.md").read_text(), ROOT / "paper_tables/headline.md"
-    if "@@HEADLINE@@" in readme:
-        pytest.skip("the paper's run is not released yet")
+    if not rendered.exists():
+        pytest.skip("the synthetic experiments are not released in full yet")
     shown = re.search(r"<!-- headline -->\n(.*?)<!-- end -->", readme, re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == rendered.read_text().strip()
