@@ -62,7 +62,8 @@ def test_explain_of_an_unknown_table_lists_the_known_ones(capsys):
 
 def test_explain_says_what_to_compute_first(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["explain", "synthetic_k20", "RCDRS-Env", "ObjErr"]) == 2
+    smoke = ["--configfile", str(ROOT / "workflow/config/smoke.yaml")]  # has no released results
+    assert main(["explain", "synthetic_k20", "RCDRS-Env", "ObjErr", *smoke]) == 2
     assert "run `snakemake --cores 2 table_synthetic_k20` first" in capsys.readouterr().err
 
 
