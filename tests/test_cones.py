@@ -525,13 +525,15 @@ def test_compiled_equals_torch(cone, batch, dtype):
     v, g = columns(cone, batch, dtype), columns(cone, batch, dtype, seed=1)
     (p, gradient), (p_torch, gradient_torch) = both(cone, v, g), by_torch(cone, v, g)
     eps = torch.finfo(dtype).eps
-    # Some hundred roundings of numbers up to 10.
-    torch.testing.assert_close(p, p_torch, rtol=0, atol=100 * eps)
+    # Of numbers up to 10.  Six sweeps of Jacobi turn each row `order - 1` times, and where a CPU
+    # estimates reciprocals, each turn is off by a rounding.
+    roundings = 6 * max(2, cone.order - 1) if isinstance(cone, PSD) else 10
+    torch.testing.assert_close(p, p_torch, rtol=0, atol=10 * roundings * eps)
     # The derivative amplifies them by the inverse of the distance to the nearest kink: of
     # thousands of random points some come as near as 1e-4.
     torch.testing.assert_close(gradient, gradient_torch, rtol=0, atol=1e5 * eps)
     typical = (gradient - gradient_torch).abs().median() if batch else 0
-    assert typical <= 10 * eps
+    assert typical <= roundings * eps
 
 
 def psd_points(values):

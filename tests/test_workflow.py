@@ -6,6 +6,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -266,7 +267,9 @@ def test_failing_job_shows_its_log_and_the_rest_goes_on(tmp_path):
     done = snakemake(tmp_path, "--keep-going", "--config", poison, both)
     assert done.returncode != 0
     assert "rule train failed.  The end of results/tiny/logs/train/paper/RCDRS-Env" in done.stdout
-    assert "rcdrs train: the training loss is not finite in epoch" in done.stdout
+    # Which is checked first; whether the loss has overflowed by then depends on the CPU.
+    diverged = r"rcdrs train: the (training loss|validation merit) is not finite in epoch"
+    assert re.search(diverged, done.stdout)
     assert "the same command goes on from here" in done.stdout
     made = results(tmp_path)
     assert "checkpoints/log_kkt/RCDRS-Env/socp-small-0-K3.pt" in made
