@@ -110,12 +110,22 @@ def read(path: Path) -> list[JobTime]:
 
 
 def reference_seconds() -> float:
-    """How long a fixed piece of work takes here on one core: what times are scaled by."""
+    """How long a fixed piece of work takes here on one core: what times are scaled by.
+
+    Like a step of training it is matrix products, passes over arrays, and Python between them.
+    """
 
     def work() -> float:
-        started, x = perf_counter(), np.linspace(0, 1, 20_000)
-        for _ in range(300):
-            x = np.tanh(x) * 0.5 + 0.3
+        started = perf_counter()
+        A, x = np.full((60, 60), 0.01, np.float32), np.full((200, 1000), 0.5, np.float32)
+        y = np.empty_like(x)
+        for _ in range(20):
+            for _ in range(100):  # small enough for one thread, whatever the library may use
+                A @ A
+            for _ in range(4):
+                np.multiply(x, x, out=y)
+                np.add(x, y, out=y)
+                np.maximum(x, y, out=y)
         return perf_counter() - started
 
     return min(work() for _ in range(5))
