@@ -39,6 +39,9 @@ shell.prefix(
     + "".join(f" {name}={config['threads']}" for name in warm.THREADS)
     + "; "
 )
+# A submission to a cluster runs no hooks.  Those that SLURM starts inside it share the first's.
+if workflow.remote_exec and warm.VARIABLE not in os.environ:
+    warm.start(config["threads"])
 
 
 wildcard_constraints:

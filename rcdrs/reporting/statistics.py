@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from rcdrs.reporting import coverage
 from rcdrs.reporting.formatting import LARGER_IS_BETTER
@@ -125,6 +124,8 @@ def _half_width(logs: np.ndarray) -> float:
     count = len(logs)
     if count == 1:
         return math.inf
+    from scipy.special import stdtrit  # slow to import, and the workflow imports this module
+
     quantile = float(stdtrit(count - 1, (1 + LEVEL) / 2))
     return quantile * float(logs.std(ddof=1)) / math.sqrt(count)
 

@@ -2,26 +2,13 @@
 # each recipe of RCDRS.
 from importlib.util import find_spec
 
-import yaml
 from rcdrs.digest import code_digest, settings_digest
-
-CLAIMS = yaml.safe_load(
-    Path(workflow.basedir, "workflow/claims.yaml").read_text(encoding="utf-8")
-)
-CLAIM_TESTS = sorted(
-    {
-        test
-        for section in CLAIMS["sections"]
-        for claim in section["claims"]
-        for test in claim["check"].get("tests", [])
-    }
-)
 
 
 rule test_claims:
     input:
-        tests=sorted(
-            {f"{workflow.basedir}/{test.partition('::')[0]}" for test in CLAIM_TESTS}
+        tests=lambda wildcards: sorted(
+            {f"{workflow.basedir}/{test.partition('::')[0]}" for test in claim_tests()}
         ),
     output:
         report=f"{RUN}/claims/tests.xml",
@@ -36,13 +23,13 @@ rule test_claims:
         mem_mb=more(3000),
         runtime=more(30),
     params:
-        code=settings_digest(
+        code=lambda wildcards: settings_digest(
             [
                 path.read_text()
                 for path in sorted(Path(workflow.basedir, "rcdrs").rglob("*.py"))
             ]
         ),
-        tests=CLAIM_TESTS,
+        tests=lambda wildcards: claim_tests(),
         folder=lambda wildcards: workflow.basedir,
         report=lambda wildcards, output: Path(output.report).absolute(),
     message:
@@ -76,7 +63,7 @@ rule judge_claims:
         mem_mb=more(1500),
         runtime=more(5),
     params:
-        code=code_digest("claims", "rcdrs.reporting.claims"),
+        code=lambda wildcards: code_digest("claims", "rcdrs.reporting.claims"),
         config=plan.tables_config(),
         tests=lambda wildcards, input: (
             f"--tests {input.tests}" if input.get("tests") else ""

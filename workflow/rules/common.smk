@@ -1,4 +1,5 @@
 # Functions for the inputs of rules: `snakemake --lint` wants them apart from the rules.
+import yaml
 from rcdrs.reporting.report.decisions import DAY
 
 
@@ -24,3 +25,16 @@ def traced_runs(wildcards):
     if wildcards.case.startswith("dispatch"):
         return [run for run in runs if run.partition("=")[0] in DAY]
     return [run for run in runs if "=" in run]
+
+
+def claim_tests():
+    """The tests that decide claims.  Only their rule reads them: the file takes half a second."""
+    ledger = Path(workflow.basedir, "workflow/claims.yaml").read_text(encoding="utf-8")
+    return sorted(
+        {
+            test
+            for section in yaml.safe_load(ledger)["sections"]
+            for claim in section["claims"]
+            for test in claim["check"].get("tests", [])
+        }
+    )

@@ -12,7 +12,7 @@ rule instances:
         "../../envs/rcdrs.yaml"
     threads: config["threads"]
     resources:
-        mem_mb=more(1000),
+        mem_mb=more(1500),
         runtime=more(5),
     params:
         code=lambda wildcards: plan.code("instances", wildcards.case),

@@ -31,7 +31,7 @@ rule trace:
         runtime=more(5),
         gpu=GPUS,
     params:
-        code=[code_digest(*traced) for traced in TRACES],
+        code=lambda wildcards: [code_digest(*traced) for traced in TRACES],
         device=config["device"],
         stamp=lambda wildcards, output: plan.stamp(Path(output.rows).relative_to(RUN)),
         runs=traced_runs,
@@ -68,10 +68,10 @@ rule report:
         "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=more(1000),
+        mem_mb=more(1500),
         runtime=more(5),
     params:
-        code=code_digest("report", "rcdrs.reporting.report.page"),
+        code=lambda wildcards: code_digest("report", "rcdrs.reporting.report.page"),
         config=json.dumps(config, sort_keys=True),
     message:
         "write the report {output.page}"
@@ -85,7 +85,7 @@ rule dispatch_day:
     input:
         instances=f"{RUN}/instances/dispatch-inequality-{config['seeds'][0]}.npz",
         cores=f"{RUN}/cores/dispatch-inequality-{config['seeds'][0]}.json",
-        checkpoint=plan.result(
+        checkpoint=lambda wildcards: plan.result(
             f"checkpoints/paper/RCDRS-Env/dispatch-inequality-{config['seeds'][0]}"
             f"-K{max(config['dispatch']['depths'])}.pt"
         ),
@@ -102,7 +102,9 @@ rule dispatch_day:
         mem_mb=more(1500),
         runtime=more(5),
     params:
-        code=code_digest("draw_day", "rcdrs.experiments.dispatch.stages"),
+        code=lambda wildcards: code_digest(
+            "draw_day", "rcdrs.experiments.dispatch.stages"
+        ),
         depth=max(config["dispatch"]["depths"]),
         settings=plan.controller("dispatch-inequality"),
     message:

@@ -28,10 +28,10 @@ rule render:
         "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=more(1000),
+        mem_mb=more(1500),
         runtime=more(5),
     params:
-        code=plan.code("table"),
+        code=lambda wildcards: plan.code("table"),
         config=plan.tables_config(),
     message:
         "render the table {wildcards.table}"
@@ -57,10 +57,10 @@ rule headline:
         "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=more(1000),
+        mem_mb=more(1500),
         runtime=more(5),
     params:
-        code=[
+        code=lambda wildcards: [
             code_digest(part, "rcdrs.reporting.headline")
             for part in ("markdown", "draw")
         ],
@@ -85,7 +85,7 @@ rule preview:
         "../../envs/rcdrs.yaml"
     threads: 1
     resources:
-        mem_mb=more(1000),
+        mem_mb=more(1500),
         runtime=more(5),
     message:
         "compile every table into {output.pdf}"
