@@ -13,6 +13,8 @@ from rcdrs.plan import Plan
 
 #: More cores than there are: such a task runs alone.
 ALL = 1_000_000
+#: Seconds that Snakemake takes to start: on a cluster, for each job and for each submission.
+START = 3.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,50 @@ def tasks_of(
         )
         for name, after in jobs.items()
     ]
+
+
+def submissions_of(
+    jobs: Mapping[str, tuple[str, ...]],
+    seconds: Mapping[str, float],
+    groups: Mapping[str, str],
+    components: Mapping[str, int],
+) -> list[Task]:
+    """The same as a cluster gets it: the jobs of a submission run one after the other.
+
+    `groups` and `components` are those of a Snakemake profile: the group of a rule, such as
+    ``{case}-{seed}-K{K}``, and how many unconnected parts of a group make one submission.
+    """
+    group = {name: _group(name, groups) for name in jobs}
+    part: dict[str, str] = {}  # the connected jobs of a group, by the last of them
+    for name, after in jobs.items():
+        met = {part[other] for other in after if group[other] == group[name]}
+        part |= {other: name for other, last in part.items() if last in met} | {name: name}
+    parts: dict[str, list[str]] = {}
+    submission: dict[str, tuple[str, int]] = {}
+    for name in jobs:
+        of_group = parts.setdefault(group[name], [])
+        if part[name] not in of_group:
+            of_group.append(part[name])
+        together = components.get(groups.get(_rule(name), ""), 1)
+        submission[name] = group[name], of_group.index(part[name]) // together
+
+    number = {key: index for index, key in enumerate(dict.fromkeys(submission.values()))}
+    work, before = [START] * len(number), [set[int]() for _ in number]
+    for name, after in jobs.items():
+        own = number[submission[name]]
+        work[own] += START + seconds[name]
+        before[own] |= {number[submission[other]] for other in after} - {own}
+    return [Task(each, after=tuple(others)) for each, others in zip(work, before, strict=True)]
+
+
+def _rule(job: str) -> str:
+    return job.partition("/")[0]
+
+
+def _group(job: str, groups: Mapping[str, str]) -> str:
+    """Of a job such as ``train/paper/RCDRS-Env/socp-hard-0-K20``; without one, its own name."""
+    where = re.search(r"(?P<case>[a-z-]+)-(?P<seed>\d+)(-K(?P<K>\d+))?$", job)
+    return groups.get(_rule(job), job).format(**where.groupdict() if where else {})
 
 
 def _result(plan: Plan, name: str, jobs: dict[str, tuple[str, ...]]) -> str:

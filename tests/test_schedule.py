@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
+import yaml
 
 from rcdrs import jobtimes
 from rcdrs.cli import main
@@ -16,7 +17,16 @@ from rcdrs.jobtimes import JobTime, write
 from rcdrs.plan import PAPER, SCHEMA, Plan
 from rcdrs.protocol import load
 from rcdrs.reporting import commands
-from rcdrs.schedule import ALL, Task, jobs_of, longest_chain, makespan, tasks_of
+from rcdrs.schedule import (
+    ALL,
+    START,
+    Task,
+    jobs_of,
+    longest_chain,
+    makespan,
+    submissions_of,
+    tasks_of,
+)
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workflow/config/smoke.yaml"
@@ -97,6 +107,41 @@ def test_paper_is_scheduled_at_once():
     assert rules == ["instances", "tune", "train", "learn", "evaluate", "render"]
 
 
+def test_submissions_are_connected_jobs_of_a_group():
+    """Two seeds to prepare, two trainings in one evaluation, three variants taken in pairs."""
+    jobs = {}
+    for seed in (0, 1):
+        jobs[f"instances/a-{seed}"], jobs[f"tune/a-{seed}"] = (), (f"instances/a-{seed}",)
+    for method in ("x", "y"):
+        jobs[f"train/{method}/a-0-K5"] = ("tune/a-0",)
+    jobs["evaluate/a-0-K5"] = ("train/x/a-0-K5", "train/y/a-0-K5", "tune/a-0")
+    for variant in ("u", "v", "w"):
+        jobs[f"train_ablation/{variant}/a-1-K5"] = ("tune/a-1",)
+    jobs["time/a-0"] = ("tune/a-0",)
+    groups = dict.fromkeys(("instances", "tune"), "prepare-{case}-{seed}")
+    groups |= dict.fromkeys(("train", "evaluate"), "{case}-{seed}-K{K}")
+    groups |= {"train_ablation": "ablation"}
+    tasks = submissions_of(jobs, dict.fromkeys(jobs, 1.0), groups, {"ablation": 2})
+    each = START + 1.0
+    assert tasks == [
+        Task(START + 2 * each),
+        Task(START + 2 * each),
+        Task(START + 3 * each, after=(0,)),
+        Task(START + 2 * each, after=(1,)),
+        Task(START + each, after=(1,)),
+        Task(START + each, after=(0,)),
+    ]
+
+
+def test_submissions_of_the_smoke_run_are_those_of_its_profile():
+    """25 were counted on a SLURM."""
+    jobs = jobs_of(plan_of(SMOKE))
+    profile = yaml.safe_load((ROOT / commands.PROFILE).read_text())
+    settings = profile["groups"], profile["group-components"]
+    assert len(submissions_of(jobs, dict.fromkeys(jobs, 1.0), *settings)) == 25
+    assert len(submissions_of(jobs, dict.fromkeys(jobs, 1.0), {}, {})) == len(jobs)
+
+
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """A table of times in which every rule but one takes a second."""
@@ -115,7 +160,8 @@ def test_profile_tells_wall_times_from_the_kept_table(kept, capsys):
     jobs = jobs_of(plan_of(SMOKE))
     assert "1 job never timed, as headline: taken as 0 s." in output
     assert f"{len(jobs)} jobs, {jobtimes.duration(len(jobs) - 1)} of core time." in output
-    assert re.search(r"^  256 +\d+ s +6 s$", output, re.M)
+    alone = jobtimes.duration(6 * (1 + 2 * START))  # the longest chain, each submitted by itself
+    assert re.search(rf"^  256 +\d+ s +2 min +{alone}$", output, re.M)
     assert "takes 6 s: instances/dfl-0 (1 s) -> tune/dfl-0 (1 s) -> train/" in output
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from rcdrs.files import replacing
 from rcdrs.jobtimes import Estimate, count, duration, measure, overhead, read, write
@@ -19,12 +20,14 @@ from rcdrs.protocol import load
 from rcdrs.release import release as copy_current
 from rcdrs.reporting import tables
 from rcdrs.reporting.results import TIME
-from rcdrs.schedule import Task, jobs_of, longest_chain, makespan, tasks_of
+from rcdrs.schedule import Task, jobs_of, longest_chain, makespan, submissions_of, tasks_of
 
 #: The checkout.
 ROOT = Path(__file__).parents[2]
 #: In it, how long jobs took in earlier runs.
 JOB_TIMES = "workflow/job_times.csv"
+#: How a cluster gets them.
+PROFILE = "workflow/profiles/slurm/config.yaml"
 
 
 def table(options: argparse.Namespace) -> None:
@@ -145,14 +148,20 @@ def _show_schedule(plan: Plan, options: argparse.Namespace) -> None:
     if unknown:
         print(f"{count(len(unknown), 'job')} never timed, as {unknown[0]}: taken as 0 s.")
     seconds = {name: value or 0.0 for name, value in found.items()}
-    machine, cluster = (tasks_of(jobs, seconds, alone=alone) for alone in (True, False))
+    machine, free = (tasks_of(jobs, seconds, alone=alone) for alone in (True, False))
+    profile = yaml.safe_load((ROOT / PROFILE).read_text())
+    settings = profile.get("groups", {}), profile.get("group-components", {})
+    grouped = submissions_of(jobs, seconds, *settings)
+    single = submissions_of(jobs, seconds, {}, {})
     print(f"{count(len(jobs), 'job')}, {duration(sum(seconds.values()))} of core time.")
-    print("cores   one machine   cluster (timing has a node of its own; without queueing)")
+    print(f"cores   one machine   cluster: {len(grouped):,} submissions   each job by itself")
     for cores in options.cores:
-        print(f"{cores:5}   {_after(machine, cores):11}   {_after(cluster, cores)}")
-    names, chain = list(jobs), longest_chain(cluster)
-    told = " -> ".join(f"{names[n]} ({duration(cluster[n].seconds)})" for n in chain)
-    total = duration(sum(cluster[n].seconds for n in chain))
+        times = [_after(tasks, cores) for tasks in (machine, grouped, single)]
+        print(f"{cores:5}   {times[0]:11}   {times[1]:24}   {times[2]}")
+    print("A cluster starts Snakemake for each job, which is counted; waiting in its queue is not.")
+    names, chain = list(jobs), longest_chain(free)
+    told = " -> ".join(f"{names[n]} ({duration(free[n].seconds)})" for n in chain)
+    total = duration(sum(free[n].seconds for n in chain))
     print(f"the longest chain, which more cores do not shorten, takes {total}: {told}")
 
 
