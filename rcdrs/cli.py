@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   rcdrs reference dispatch.npz --cores cores.json --depth 15 --out reference.npz
   rcdrs time set.npz --cores cores.json --depth 20
   rcdrs status
+  rcdrs compare results/paper
   rcdrs explain synthetic_k20 RCDRS-Env ObjErr
   rcdrs bench step --case mixed-hard --depth 20 --batch 1000 --threads 1
   rcdrs calibrate socp mixed
@@ -275,6 +276,21 @@ def _parser() -> argparse.ArgumentParser:
     configured(
         verb("release", _reporting("release"), "copy a run's current results to results/released")
     )
+
+    sub = verb(
+        "compare",
+        _reporting("compare"),
+        "how far a run's results are from the released ones, by method",
+    )
+    sub.add_argument(
+        "run_folder",
+        type=Path,
+        nargs="?",
+        default=Path("results/paper"),
+        metavar="FOLDER",
+        help="of the run (default: results/paper)",
+    )
+    configured(sub)
 
     sub = verb("profile", _reporting("profile"), "how long the jobs of finished runs took")
     sub.add_argument("runs", type=Path, nargs="*", metavar="FOLDER", help="results/paper, ...")

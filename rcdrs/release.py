@@ -85,12 +85,15 @@ class Released:
 
 def origin(digest: Digest, device: str) -> dict[str, Any]:
     """Where a result comes from: code, settings, machine and versions."""
+    from torch.backends.cpu import get_cpu_capability
+
     packages = ("torch", "numpy")
     return {
         "digest": digest,
         "host": platform.node(),
         "machine": f"{platform.machine()} {platform.system()}",
         "device": device,
+        "cpu": get_cpu_capability(),  # such as AVX512: what rounding depends on
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
     }

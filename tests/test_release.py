@@ -124,7 +124,7 @@ def test_entry_says_where_and_how_long(checkout):
     released(checkout)
     entry = manifest(checkout)[LAYER]
     assert entry["seconds"] == 12.5
-    assert {"sha256", "digest", "host", "machine", "device", "python", "torch"} <= entry.keys()
+    assert {"sha256", "digest", "host", "machine", "device", "cpu", "torch"} <= entry.keys()
     assert "seconds" not in manifest(checkout)[ROWS]  # was never measured
 
 

@@ -89,6 +89,13 @@ def release(options: argparse.Namespace) -> None:
         print(f"outdated files in {folder} are not used: release them again, or delete them there.")
 
 
+def compare(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.compare import compare as differences
+
+    table = differences(options.run_folder, _plan(options).released)
+    print(table.to_string(index=False, float_format="{:.1e}".format))
+
+
 def report(options: argparse.Namespace) -> None:
     from rcdrs.reporting.report.page import report as write
 

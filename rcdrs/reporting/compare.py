@@ -1,0 +1,73 @@
+"""How far the results of a run are from the released ones.
+
+The same code on the same machine gives the same bytes.  Another CPU rounds differently, and
+training amplifies that.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from rcdrs.release import Released
+
+#: What a row of a seed-level CSV is about; its other columns are metrics.
+KEYS = ["experiment", "family", "scale", "K", "seed", "method", "recipe"]
+#: Zero but for rounding: the readout is in the cone and complementary by construction.
+EXACT = ["Cone", "Box", "r_comp"]
+#: Differences are relative to the released value, or to this where that is smaller.
+FLOOR = 1e-6
+
+
+def compare(run: Path, released: Released) -> pd.DataFrame:
+    """One row for each experiment, method and recipe that a run and the release have in common.
+
+    Columns: how many rows they have of it, how many of these are the same to the last digit, the
+    median over rows of the largest relative difference in any metric, and the largest of all, with
+    its metric and setting.  A number that only one of the two has is an infinite difference.
+    """
+    names = [
+        name
+        for name in sorted(released.entries)
+        if name.endswith(".csv") and not name.startswith(("timing/", "traces/"))
+    ]
+    frames = [
+        _differences(run / name, released.path(name)) for name in names if (run / name).exists()
+    ]
+    if not frames:
+        raise ValueError(
+            f"{run} has no result that is released too: compute one first, as with `snakemake "
+            "--cores 2 results/paper/synthetic/socp-hard-0-K20.csv --config results=recompute`."
+        )
+    rows = pd.concat(frames)
+    groups = rows.groupby(["experiment", "method", "recipe"], sort=False)["largest"]
+    worst = rows.loc[groups.idxmax(), ["where", "metric"]]
+    return pd.DataFrame(
+        {
+            "rows": groups.size(),
+            "identical": groups.apply(lambda found: int((found == 0).sum())),
+            "median": groups.median(),
+            "largest": groups.max(),
+            "metric": worst["metric"].to_numpy(),
+            "in": worst["where"].to_numpy(),
+        }
+    ).reset_index()
+
+
+def _differences(computed: Path, released: Path) -> pd.DataFrame:
+    """The largest relative difference of each row that both files have, with its metric."""
+    ours, theirs = (
+        pd.read_csv(path, dtype=dict.fromkeys(KEYS, str)).set_index(KEYS)
+        for path in (computed, released)
+    )
+    ours, theirs = ours.align(theirs, join="inner")
+    relative = (ours - theirs).abs() / theirs.abs().clip(lower=FLOOR)
+    relative = relative.mask(ours.isna() & theirs.isna(), 0.0).fillna(math.inf)
+    relative = relative.drop(columns=EXACT, errors="ignore")
+    found = pd.DataFrame({"largest": relative.max(axis=1), "metric": relative.idxmax(axis=1)})
+    found = found.reset_index()
+    # Rows of different files have different numbers, which `idxmax` needs.
+    found.index = pd.Index([f"{computed} {number}" for number in found.index])
+    return found.assign(where=computed.stem)
