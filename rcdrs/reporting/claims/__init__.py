@@ -43,7 +43,9 @@ def claims(options: argparse.Namespace) -> None:
     _write(options.out.with_suffix(".csv"), to_frame(judged).to_csv(index=False))
     compared = [frame.assign(comparison=title) for title, frame in noise.items()]
     lines = pd.concat(compared, ignore_index=True).convert_dtypes() if compared else pd.DataFrame()
-    _write(options.out.with_name(f"{options.out.stem}_noise.csv"), lines.to_csv(index=False))
+    # Rounded: the last digits of a bootstrap depend on the CPU.
+    noise_csv = lines.to_csv(index=False, float_format="%.6g")
+    _write(options.out.with_name(f"{options.out.stem}_noise.csv"), noise_csv)
     for name, count in to_frame(judged)["verdict"].value_counts().items():
         print(f"{name}: {count}")
     print(f"wrote {options.out}")

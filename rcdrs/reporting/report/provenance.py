@@ -13,8 +13,8 @@ from rcdrs.reporting.report.evidence import Evidence, Missing
 from rcdrs.reporting.report.grids import Datum, Grid, number, plain_grid, text
 
 STATES = ("released", "computed", "stale", "missing")
-#: Of an origin, beside its digests.
-PLACE = ("host", "machine", "device", "python", "torch", "numpy")
+#: Of an origin, beside digests and machine.
+VERSIONS = ("python", "torch", "numpy")
 
 
 def states(evidence: Evidence, names: list[str]) -> Grid:
@@ -44,7 +44,8 @@ def origins(evidence: Evidence, names: list[str]) -> Grid | Missing:
     for name in names:
         if origin := evidence.origin(name):
             digest = origin.get("digest", {})
-            key = (_kind(name), digest.get("code", ""), *(origin.get(p, "") for p in PLACE))
+            versions = (origin.get(name, "") for name in VERSIONS)
+            key = (_kind(name), digest.get("code", ""), _machine(origin), *versions)
             entry = found.setdefault(key, {"settings": set(), "count": 0})
             entry["settings"].add(digest.get("settings", ""))
             entry["count"] += 1
@@ -55,31 +56,35 @@ def origins(evidence: Evidence, names: list[str]) -> Grid | Missing:
             text(kind),
             _code(code),
             _settings(entry["settings"]),
-            *map(text, place),
+            *map(text, where),
             number(entry["count"], "d"),
         ]
-        for (kind, code, *place), entry in found.items()
+        for (kind, code, *where), entry in found.items()
     ]
     note = (
         "From the note beside every result. A digest covers all code, or all settings, that the "
         "numbers can depend on, without its wording."
     )
-    columns = ["Experiment", "Code", "Settings", *(part.capitalize() for part in PLACE), "Results"]
+    where = ["Machine", *(name.capitalize() for name in VERSIONS)]
+    columns = ["Experiment", "Code", "Settings", *where, "Results"]
     return plain_grid("origins", "Origin", note, columns, rows)
 
 
 def times(evidence: Evidence) -> Grid | Missing:
-    """How long the jobs took, by rule: measured in this run, else as kept with the code."""
-    found, source = measure(evidence.plan.folder), "in this run"
-    if not found:
-        kept = evidence.plan.root / "workflow/job_times.csv"
-        known = read(kept) if kept.exists() else []
-        found = [time for time in known if time.run == evidence.config["run"]]
-        source = "when the times of this run were last recorded"
+    """How long the jobs took, by rule: measured in this run, or kept with the code.
+
+    A run that uses released results has measured but a few of the jobs behind them.
+    """
+    kept = evidence.plan.root / "workflow/job_times.csv"
+    known = [time for time in read(kept) if time.run == evidence.config["run"]]
+    found = {time.kind: time for time in known}
+    for time in measure(evidence.plan.folder):
+        if time.kind not in found or time.jobs >= found[time.kind].jobs:
+            found[time.kind] = time
     if not found:
         return Missing("Time", "No job of this run was timed here.")
     rules: dict[str, list[JobTime]] = defaultdict(list)
-    for time in found:
+    for time in found.values():
         rules[time.rule].append(time)
     rows = []
     for rule, parts in rules.items():
@@ -89,20 +94,25 @@ def times(evidence: Evidence) -> Grid | Missing:
         cells = [text(rule), number(jobs, "d"), _duration(spent), _duration(spent / jobs)]
         rows.append([*cells, _duration(inside) if inside else text("")])
     rows.sort(key=lambda row: -float(row[2].sort or 0))
-    total = sum(time.jobs * time.seconds for time in found)
-    note = f"Wall time of the jobs as measured {source}; together {duration(total)}."
+    total = sum(time.jobs * time.seconds for time in found.values())
+    note = (
+        "Wall time of the jobs, on one core each: measured in this run, or when the released "
+        f"results were computed. Together {duration(total)}."
+    )
     columns = ["Rule", "Jobs", "Together", "Each", "Inside the stage"]
     return plain_grid("times", "Time", note, columns, rows)
 
 
 def hosts(evidence: Evidence, names: list[str]) -> str:
     """Where the results were computed, in a few words."""
-    found = {
-        (origin.get("host", ""), origin.get("machine", ""), origin.get("device", ""))
-        for name in names
-        if (origin := evidence.origin(name))
-    }
-    return "; ".join(" ".join(filter(None, place)) for place in sorted(found))
+    found = {_machine(origin) for name in names if (origin := evidence.origin(name))}
+    return "; ".join(sorted(found))
+
+
+def _machine(origin: dict[str, Any]) -> str:
+    """Host, system and device; of a CPU also what rounding depends on, where it was noted."""
+    parts = (origin.get(part, "") for part in ("host", "machine", "device", "cpu"))
+    return " ".join(filter(None, parts))
 
 
 def _kind(name: str) -> str:
@@ -110,7 +120,7 @@ def _kind(name: str) -> str:
 
 
 def _code(digest: str) -> Datum:
-    return Datum(Markup("<code>{}</code>").format(digest), digest)
+    return Datum(Markup('<code title="{}">{}</code>').format(digest, digest[:8]), digest)
 
 
 def _settings(digests: set[str]) -> Datum:
