@@ -28,7 +28,7 @@ def traced_runs(wildcards):
 
 
 def claim_tests():
-    """The tests that decide claims.  Only their rule reads them: the file takes half a second."""
+    """The tests that decide claims; read where they are used, as that takes half a second."""
     ledger = Path(workflow.basedir, "workflow/claims.yaml").read_text(encoding="utf-8")
     return sorted(
         {
