@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 #: Where the server of a workflow listens.
 VARIABLE = "RCDRS_SERVER"
@@ -110,6 +111,11 @@ def serve(listener: socket.socket) -> list[str]:
 
     import numba
 
+    def leave(*_: object) -> NoReturn:
+        shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
+        os._exit(143)
+
+    signal.signal(signal.SIGTERM, leave)  # what a scheduler sends to all of a job's processes
     code = _code()
     for module in MODULES:
         import_module(module)
@@ -122,11 +128,11 @@ def serve(listener: socket.socket) -> list[str]:
     while True:
         for key, _ in selector.select():
             if key.fd == workflow:  # gone
-                shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
-                os._exit(0)
+                leave()
             elif key.fd == listener.fileno():
                 connection, _ = listener.accept()
                 if (pid := os.fork()) == 0:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
                     for other in (listener, *(of_another for _, of_another in running.values())):
                         other.close()
                     return _take_over(connection, code)

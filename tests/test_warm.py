@@ -163,6 +163,16 @@ def test_server_ends_with_a_killed_workflow():
     wait_for(lambda: not Path(path).parent.exists())
 
 
+def test_server_that_is_told_to_end_leaves_nothing(tmp_path):
+    """As a scheduler does that cancels a job."""
+    workflow, path = start_workflow()
+    with workflow:
+        assert run(tmp_path, *INSTANCES, server=path)[0] == 0
+        children = Path(f"/proc/{workflow.pid}/task/{workflow.pid}/children").read_text()
+        os.kill(int(children), signal.SIGTERM)
+        wait_for(lambda: not Path(path).parent.exists())
+
+
 @pytest.fixture
 def listener(tmp_path_factory, monkeypatch):
     """A socket that commands take for a server."""
