@@ -56,8 +56,11 @@ def draw(config: Config, rows: pd.DataFrame) -> Figure:
     row[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     row[0].yaxis.set_minor_locator(NullLocator())
     row[0].yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-    handles, labels = row[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(part["scales"]))
+    handles, _ = row[0].get_legend_handles_labels()
+    scales = len(part["scales"])
+    # A legend is filled column by column: one column for each scale.
+    by_scale = [handle for first in range(scales) for handle in handles[first::scales]]
+    figure.legend(handles=by_scale, loc="outside lower center", ncols=scales)
     return figure
 
 
