@@ -19,7 +19,7 @@ from rcdrs.plan import PAPER, SCHEMA, Plan
 from rcdrs.protocol import load
 from rcdrs.release import release as copy_current
 from rcdrs.reporting import tables
-from rcdrs.reporting.results import TIME
+from rcdrs.reporting.results import TIME, read_rows
 from rcdrs.schedule import Task, jobs_of, longest_chain, makespan, submissions_of, tasks_of
 
 #: The checkout.
@@ -32,7 +32,7 @@ PROFILE = "workflow/profiles/slurm/config.yaml"
 
 def table(options: argparse.Namespace) -> None:
     tables.find_table(options.name)
-    rows, times = _read_rows(options.rows), _read_rows(options.times)
+    rows, times = read_rows(options.rows), read_rows(options.times)
     content = tables.render(options.name, options.config, rows, times)
     with replacing(options.out) as temporary:
         temporary.write_text(content[f"{options.name}.tex"])
@@ -179,7 +179,7 @@ def _after(tasks: Sequence[Task], cores: int) -> str:
 def headline(options: argparse.Namespace) -> None:
     from rcdrs.reporting.headline import draw, markdown
 
-    rows = _read_rows(options.rows)
+    rows = read_rows(options.rows)
     with replacing(options.out) as temporary:
         temporary.write_text(markdown(options.config, rows))
     with replacing(options.out.with_suffix(".png")) as temporary:
@@ -198,7 +198,7 @@ def explain(options: argparse.Namespace) -> None:
             f"{options.table} is not computed yet ({len(missing)} results are missing, as "
             f"{missing[0]}): run `snakemake --cores 2 table_{options.table}` first."
         )
-    rows, times = _read_rows(list(files.values())), _read_rows(list(clocks.values()))
+    rows, times = read_rows(list(files.values())), read_rows(list(clocks.values()))
     cells = tables.values(options.table, plan.config, rows, times)
     match = cells[(cells["row"] == options.row) & (cells["column"] == options.column)]
     if match.empty:
@@ -238,16 +238,3 @@ def _origin(plan: Plan, path: Path, note: Path) -> str:
 def _plan(options: argparse.Namespace) -> Plan:
     files = [ROOT / PAPER, *([options.configfile] if options.configfile else [])]
     return Plan.of(load(*files, schema=ROOT / SCHEMA), ROOT)
-
-
-def _read_rows(paths: Sequence[Path]) -> pd.DataFrame:
-    """The rows of all files; a damaged one is named."""
-    frames = []
-    for path in paths:
-        try:
-            frames.append(pd.read_csv(path))
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
-            ) from error
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

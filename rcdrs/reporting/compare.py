@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from rcdrs.release import Released
+from rcdrs.reporting.results import KEY
 
-#: What a row of a seed-level CSV is about; its other columns are metrics.
-KEYS = ["experiment", "family", "scale", "K", "seed", "method", "recipe"]
 #: Zero but for rounding: the readout is in the cone and complementary by construction.
 EXACT = ["Cone", "Box", "r_comp"]
 #: Differences are relative to the released value, or to this where that is smaller.
@@ -59,7 +58,7 @@ def compare(run: Path, released: Released) -> pd.DataFrame:
 def _differences(computed: Path, released: Path) -> pd.DataFrame:
     """The largest relative difference of each row that both files have, with its metric."""
     ours, theirs = (
-        pd.read_csv(path, dtype=dict.fromkeys(KEYS, str)).set_index(KEYS)
+        pd.read_csv(path, dtype=dict.fromkeys(KEY, str)).set_index([*KEY])
         for path in (computed, released)
     )
     ours, theirs = ours.align(theirs, join="inner")

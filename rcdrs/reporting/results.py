@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,19 @@ TIME = "time_ms"
 #: What tells one seed-level row from another; times do not depend on the recipe.
 TIMING_KEY = ("experiment", "family", "scale", "K", "seed", "method")
 KEY = (*TIMING_KEY, "recipe")
+
+
+def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
+    """The rows of all files; a damaged one is named."""
+    frames = []
+    for path in paths:
+        try:
+            frames.append(pd.read_csv(path))
+        except (ValueError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
+            ) from error
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 class MissingRow(ValueError):

@@ -9,7 +9,6 @@ files.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +18,7 @@ from rcdrs.reporting.claims.evidence import read_tests
 from rcdrs.reporting.claims.ledger import LEDGER, Judged, Ledger
 from rcdrs.reporting.claims.output import noise_lines, to_frame, to_markdown
 from rcdrs.reporting.claims.sources import NotComputed, Ours
-from rcdrs.reporting.results import Config, MissingRow, Results
+from rcdrs.reporting.results import Config, MissingRow, Results, read_rows
 from rcdrs.reporting.statistics import Details, of_settings, of_table
 from rcdrs.reporting.tables import TABLES, needs
 
@@ -31,7 +30,7 @@ def claims(options: argparse.Namespace) -> None:
 
     Beside ``out`` go the same as CSV, and one CSV with every comparison behind "wins and noise".
     """
-    rows, times = _rows(options.rows), _rows(options.times)
+    rows, times = read_rows(options.rows), read_rows(options.times)
     details = Details(options.details)
     tests = read_tests(options.tests) if options.tests else {}
     ledger = Ledger.read()
@@ -76,18 +75,6 @@ def significance(
         if not frame.empty:
             found[f"bold cells of {name} against the second"] = frame
     return found
-
-
-def _rows(paths: Sequence[Path]) -> pd.DataFrame:
-    frames = []
-    for path in paths:
-        try:
-            frames.append(pd.read_csv(path))
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
-            ) from error
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _write(path: Path, content: str) -> None:
