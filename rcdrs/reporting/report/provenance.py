@@ -76,8 +76,8 @@ def times(evidence: Evidence) -> Grid | Missing:
     A run that uses released results has measured but a few of the jobs behind them.
     """
     kept = evidence.plan.root / "workflow/job_times.csv"
-    known = [time for time in read(kept) if time.run == evidence.config["run"]]
-    found = {time.kind: time for time in known}
+    known = read(kept) if kept.exists() else []
+    found = {time.kind: time for time in known if time.run == evidence.config["run"]}
     for time in measure(evidence.plan.folder):
         if time.kind not in found or time.jobs >= found[time.kind].jobs:
             found[time.kind] = time
