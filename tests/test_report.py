@@ -436,10 +436,14 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_prints_everything(browser, tmp_path):
-    closed = "return document.querySelectorAll('main details:not([open])').length"
+def test_prints_every_table(browser, tmp_path):
+    """How a claim is checked is on paper where the reader had opened it."""
+    counts = "return ['.fold', '.more'].map(k => document.querySelectorAll(k + '{}').length)"
+    folds, _ = browser.execute_script(counts.format(""))
+    _, opened = browser.execute_script(counts.format("[open]"))
     browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert browser.execute_script(closed) == 0
+    assert browser.execute_script(counts.format("[open]")) == [folds, opened]
+    assert folds > 0
     printed = browser.execute_cdp_cmd("Page.printToPDF", {})
     path = Path(tmp_path / "report.pdf")
     path.write_bytes(base64.b64decode(printed["data"]))

@@ -31,12 +31,13 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// On a narrow screen the contents start closed; on paper everything is open.
+// On a narrow screen the contents start closed.  On paper every table is open; how a claim is checked
+// is there where the reader had opened it.
 const contents = document.querySelector(".contents");
 if (window.matchMedia("(max-width: 70rem)").matches) contents.open = false;
 let closed = [];
 window.addEventListener("beforeprint", () => {
-  closed = [...document.querySelectorAll("details:not([open])")];
+  closed = [...document.querySelectorAll("details.fold:not([open])")];
   for (const part of closed) part.open = true;
 });
 window.addEventListener("afterprint", () => {
