@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end_with_parent()
         configure(options.threads)
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads it, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as after a SIGPIPE
     except (ValueError, TypeError, OSError) as error:
         print(f"rcdrs {options.verb}: {error}", file=sys.stderr)
         return 2

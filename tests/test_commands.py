@@ -101,3 +101,12 @@ def test_a_gpu_serves_one_job_at_a_time(monkeypatch, tmp_path):
     third.join(10)
     assert chosen == [0, 1, 1]
     assert runtime.claim(torch.device("cpu")).type == "cpu"
+
+
+def test_reader_that_has_seen_enough_is_no_error():
+    """As with `rcdrs explain ... | head`: the pipe is closed before anything is written."""
+    command = [sys.executable, "-m", "rcdrs", "status"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
