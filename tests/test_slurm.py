@@ -86,12 +86,11 @@ class Run:
 
     def metrics(self) -> dict[str, bytes]:
         """Seed-level results, and the tables without times, which differ from run to run."""
-        kinds = ("synthetic", "ablation", "dfl", "dispatch", "paper_tables")
-        files = [path for kind in kinds for path in self.folder.glob(f"results/*/{kind}/*.csv")]
-        files += self.folder.glob("results/*/ablation/*/*.csv")
+        kinds = ("synthetic/*", "ablation/*/*", "dfl/*", "dispatch/*", "paper_tables/*")
         return {
             str(path.relative_to(self.folder)): text
-            for path in files
+            for kind in kinds
+            for path in self.folder.glob(f"results/*/{kind}.csv")
             if b"time_ms" not in (text := path.read_bytes())
         }
 
