@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from rcdrs import slurm, warm
-from rcdrs.jobtimes import measure, overhead
+from rcdrs.jobtimes import JOB_TIMES, measure, overhead
 from rcdrs.plan import Plan
 from rcdrs.reporting.tables import TABLES
 from rcdrs.workflow import check_room, failure, forecast, more, recover, refuse, source
@@ -69,7 +69,7 @@ onstart:
     if not workflow.local_exec and workflow.executor_plugin.name == "slurm":
         slurm.check(workflow.dag)
     cores = workflow.cores if workflow.local_exec else workflow.nodes
-    times = Path(workflow.basedir, "workflow/job_times.csv")
+    times = Path(workflow.basedir, JOB_TIMES)
     print(forecast(workflow.dag, cores, RUN, times), file=sys.stderr)
     if workflow.local_exec:
         warm.start(config["threads"])

@@ -20,6 +20,8 @@ import numpy as np
 
 from rcdrs.files import replacing
 
+#: In a checkout, how long jobs took in earlier runs.
+JOB_TIMES = "workflow/job_times.csv"
 #: Rules whose work is what a run is for; the rest prepares or reports.
 PURPOSE = ("train", "learn", "evaluate", "time")
 
@@ -40,7 +42,7 @@ class JobTime:
 
     @property
     def rule(self) -> str:
-        return self.kind.partition("/")[0]
+        return rule_of(self.kind)
 
     @property
     def purpose(self) -> bool:
@@ -51,6 +53,10 @@ def kind_of(benchmark: str | Path, run: str | Path) -> str:
     """The kind of the job with this benchmark file, of a run that writes to this folder."""
     name = Path(benchmark).relative_to(Path(run) / "benchmarks").with_suffix("")
     return re.sub(r"-\d+(?=-K\d+$|$)", "", name.as_posix())
+
+
+def rule_of(kind: str) -> str:
+    return kind.partition("/")[0]
 
 
 def measure(run: str | Path) -> list[JobTime]:
@@ -147,13 +153,13 @@ class Estimate:
         self._kinds |= {time.kind: time.seconds for time in measure(run)}
         rules = defaultdict(list)
         for kind, seconds in self._kinds.items():
-            rules[kind.partition("/")[0]].append(seconds)
+            rules[rule_of(kind)].append(seconds)
         self._rules = {rule: fmean(seconds) for rule, seconds in rules.items()}
 
     def __call__(self, benchmark: str | Path) -> float | None:
         """Of the job with this benchmark file."""
         kind = kind_of(benchmark, self.run)
-        return self._kinds.get(kind, self._rules.get(kind.partition("/")[0]))
+        return self._kinds.get(kind, self._rules.get(rule_of(kind)))
 
 
 def overhead(times: Sequence[JobTime]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rcdrs.jobtimes import rule_of
 from rcdrs.plan import Plan
 
 #: More cores than there are: such a task runs alone.
@@ -99,15 +100,13 @@ def jobs_of(plan: Plan) -> dict[str, tuple[str, ...]]:
     return jobs
 
 
-def tasks_of(
-    jobs: Mapping[str, tuple[str, ...]], seconds: Mapping[str, float], alone: bool
-) -> list[Task]:
-    """The same as a schedule.  With `alone`, timing has every core, as on one machine."""
+def tasks_of(jobs: Mapping[str, tuple[str, ...]], seconds: Mapping[str, float]) -> list[Task]:
+    """The same as a schedule for one machine, where timing has every core."""
     numbers = {name: number for number, name in enumerate(jobs)}
     return [
         Task(
             seconds[name],
-            ALL if alone and name.startswith("time/") else 1,
+            ALL if rule_of(name) == "time" else 1,
             tuple(numbers[other] for other in after),
         )
         for name, after in jobs.items()
@@ -120,7 +119,8 @@ def submissions_of(
     groups: Mapping[str, str],
     components: Mapping[str, int],
 ) -> list[Task]:
-    """The same as a cluster gets it: the jobs of a submission run one after the other.
+    """The same for a cluster: the jobs of a submission run one after the other, and timing, on a
+    node of its own, holds up nobody.
 
     `groups` and `components` are those of a Snakemake profile: the group of a rule, such as
     ``{case}-{seed}-K{K}``, and how many unconnected parts of a group make one submission.
@@ -136,7 +136,7 @@ def submissions_of(
         of_group = parts.setdefault(group[name], [])
         if part[name] not in of_group:
             of_group.append(part[name])
-        together = components.get(groups.get(_rule(name), ""), 1)
+        together = components.get(groups.get(rule_of(name), ""), 1)
         submission[name] = group[name], of_group.index(part[name]) // together
 
     number = {key: index for index, key in enumerate(dict.fromkeys(submission.values()))}
@@ -148,14 +148,10 @@ def submissions_of(
     return [Task(each, after=tuple(others)) for each, others in zip(work, before, strict=True)]
 
 
-def _rule(job: str) -> str:
-    return job.partition("/")[0]
-
-
 def _group(job: str, groups: Mapping[str, str]) -> str:
     """Of a job such as ``train/paper/RCDRS-Env/socp-hard-0-K20``; without one, its own name."""
     where = re.search(r"(?P<case>[a-z-]+)-(?P<seed>\d+)(-K(?P<K>\d+))?$", job)
-    return groups.get(_rule(job), job).format(**where.groupdict() if where else {})
+    return groups.get(rule_of(job), job).format(**where.groupdict() if where else {})
 
 
 def _result(plan: Plan, name: str, jobs: dict[str, tuple[str, ...]]) -> str:

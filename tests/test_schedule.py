@@ -96,7 +96,7 @@ def test_jobs_are_those_of_the_workflow(tmp_path):
 
 def test_paper_is_scheduled_at_once():
     jobs = jobs_of(plan_of())
-    tasks = tasks_of(jobs, dict.fromkeys(jobs, 1.0), alone=True)
+    tasks = tasks_of(jobs, dict.fromkeys(jobs, 1.0))
     started = perf_counter()
     wall = [makespan(tasks, cores) for cores in (1, 2, 64)]
     chain = longest_chain(tasks)

@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from rcdrs.files import replacing
-from rcdrs.jobtimes import Estimate, count, duration, measure, overhead, read, write
+from rcdrs.jobtimes import JOB_TIMES, Estimate, count, duration, measure, overhead, read, write
 from rcdrs.plan import PAPER, SCHEMA, Plan
 from rcdrs.protocol import load
 from rcdrs.release import release as copy_current
@@ -24,9 +24,7 @@ from rcdrs.schedule import Task, jobs_of, longest_chain, makespan, submissions_o
 
 #: The checkout.
 ROOT = Path(__file__).parents[2]
-#: In it, how long jobs took in earlier runs.
-JOB_TIMES = "workflow/job_times.csv"
-#: How a cluster gets them.
+#: In it, how a cluster gets the jobs.
 PROFILE = "workflow/profiles/slurm/config.yaml"
 
 
@@ -155,7 +153,7 @@ def _show_schedule(plan: Plan, options: argparse.Namespace) -> None:
     if unknown:
         print(f"{count(len(unknown), 'job')} never timed, as {unknown[0]}: taken as 0 s.")
     seconds = {name: value or 0.0 for name, value in found.items()}
-    machine, free = (tasks_of(jobs, seconds, alone=alone) for alone in (True, False))
+    machine = tasks_of(jobs, seconds)
     profile = yaml.safe_load((ROOT / PROFILE).read_text())
     settings = profile.get("groups", {}), profile.get("group-components", {})
     grouped = submissions_of(jobs, seconds, *settings)
@@ -166,9 +164,9 @@ def _show_schedule(plan: Plan, options: argparse.Namespace) -> None:
         times = [_after(tasks, cores) for tasks in (machine, grouped, single)]
         print(f"{cores:5}   {times[0]:11}   {times[1]:24}   {times[2]}")
     print("A cluster starts Snakemake for each job, which is counted; waiting in its queue is not.")
-    names, chain = list(jobs), longest_chain(free)
-    told = " -> ".join(f"{names[n]} ({duration(free[n].seconds)})" for n in chain)
-    total = duration(sum(free[n].seconds for n in chain))
+    names, chain = list(jobs), longest_chain(machine)
+    told = " -> ".join(f"{names[n]} ({duration(machine[n].seconds)})" for n in chain)
+    total = duration(sum(machine[n].seconds for n in chain))
     print(f"the longest chain, which more cores do not shorten, takes {total}: {told}")
 
 

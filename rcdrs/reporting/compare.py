@@ -40,7 +40,7 @@ def compare(run: Path, released: Released) -> pd.DataFrame:
             f"{run} has no result that is released too: compute one first, as with `snakemake "
             "--cores 2 results/paper/synthetic/socp-hard-0-K20.csv --config results=recompute`."
         )
-    rows = pd.concat(frames)
+    rows = pd.concat(frames, ignore_index=True)
     groups = rows.groupby(["experiment", "method", "recipe"], sort=False)["largest"]
     worst = rows.loc[groups.idxmax(), ["where", "metric"]]
     return pd.DataFrame(
@@ -66,7 +66,4 @@ def _differences(computed: Path, released: Path) -> pd.DataFrame:
     relative = relative.mask(ours.isna() & theirs.isna(), 0.0).fillna(math.inf)
     relative = relative.drop(columns=EXACT, errors="ignore")
     found = pd.DataFrame({"largest": relative.max(axis=1), "metric": relative.idxmax(axis=1)})
-    found = found.reset_index()
-    # Rows of different files have different numbers, which `idxmax` needs.
-    found.index = pd.Index([f"{computed} {number}" for number in found.index])
-    return found.assign(where=computed.stem)
+    return found.reset_index().assign(where=computed.stem)

@@ -1,4 +1,6 @@
 # Functions for the inputs of rules: `snakemake --lint` wants them apart from the rules.
+from functools import cache
+
 import yaml
 from rcdrs.reporting.report.decisions import DAY
 
@@ -27,6 +29,7 @@ def traced_runs(wildcards):
     return [run for run in runs if "=" in run]
 
 
+@cache
 def claim_tests():
     """The tests that decide claims; read where they are used, as that takes half a second."""
     ledger = Path(workflow.basedir, "workflow/claims.yaml").read_text(encoding="utf-8")

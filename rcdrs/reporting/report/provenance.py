@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rcdrs.jobtimes import JobTime, duration, measure, read
+from rcdrs.jobtimes import JOB_TIMES, JobTime, duration, measure, read
 from rcdrs.reporting.report.evidence import Evidence, Missing
 from rcdrs.reporting.report.grids import Datum, Grid, number, plain_grid, text
 
@@ -44,7 +44,7 @@ def origins(evidence: Evidence, names: list[str]) -> Grid | Missing:
     for name in names:
         if origin := evidence.origin(name):
             digest = origin.get("digest", {})
-            versions = (origin.get(name, "") for name in VERSIONS)
+            versions = (origin.get(package, "") for package in VERSIONS)
             key = (_kind(name), digest.get("code", ""), _machine(origin), *versions)
             entry = found.setdefault(key, {"settings": set(), "count": 0})
             entry["settings"].add(digest.get("settings", ""))
@@ -75,7 +75,7 @@ def times(evidence: Evidence) -> Grid | Missing:
 
     A run that uses released results has measured but a few of the jobs behind them.
     """
-    kept = evidence.plan.root / "workflow/job_times.csv"
+    kept = evidence.plan.root / JOB_TIMES
     known = read(kept) if kept.exists() else []
     found = {time.kind: time for time in known if time.run == evidence.config["run"]}
     for time in measure(evidence.plan.folder):
