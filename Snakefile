@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from rcdrs import slurm, warm
-from rcdrs.jobtimes import JOB_TIMES, measure, overhead
-from rcdrs.plan import Plan
+from rcdrs.artifact import server, slurm
+from rcdrs.artifact.times import JOB_TIMES, measure, overhead
+from rcdrs.artifact.plan import Plan
 from rcdrs.reporting.tables import TABLES
-from rcdrs.workflow import check_room, failure, forecast, more, recover, refuse, source
+from rcdrs.artifact.hooks import check_room, failure, forecast, more, recover, refuse, source
 
 
 configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
@@ -36,12 +36,12 @@ shell.prefix(
     f"export PATH={quote(str(Path(sys.executable).parent))}:$PATH"
     f" PYTHONPATH={quote(str(workflow.basedir))}:$PYTHONPATH"
     f" RCDRS_PARENT={platform.node()}:{os.getpid()}"
-    + "".join(f" {name}={config['threads']}" for name in warm.THREADS)
+    + "".join(f" {name}={config['threads']}" for name in server.THREADS)
     + "; "
 )
 # A submission to a cluster runs no hooks.  Those that SLURM starts inside it share the first's.
-if workflow.remote_exec and warm.VARIABLE not in os.environ:
-    warm.start(config["threads"])
+if workflow.remote_exec and server.VARIABLE not in os.environ:
+    server.start(config["threads"])
 
 
 wildcard_constraints:
@@ -72,7 +72,7 @@ onstart:
     times = Path(workflow.basedir, JOB_TIMES)
     print(forecast(workflow.dag, cores, RUN, times), file=sys.stderr)
     if workflow.local_exec:
-        warm.start(config["threads"])
+        server.start(config["threads"])
 
 
 onsuccess:

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rcdrs.artifact.pretrained import pretrained
     from rcdrs.controller import ControllerConfig
     from rcdrs.layer import DRSLayer, RCDRSLayer, Solution
-    from rcdrs.problem import ConicProgram
-    from rcdrs.splitting import State
-    from rcdrs.trained import pretrained
+    from rcdrs.solver.problem import ConicProgram
+    from rcdrs.solver.step import State
 
 __all__ = [
     "ConicProgram",
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConicProgram": "rcdrs.problem",
+    "ConicProgram": "rcdrs.solver.problem",
     "ControllerConfig": "rcdrs.controller",
     "DRSLayer": "rcdrs.layer",
     "RCDRSLayer": "rcdrs.layer",
     "Solution": "rcdrs.layer",
-    "State": "rcdrs.splitting",
-    "pretrained": "rcdrs.trained",
+    "State": "rcdrs.solver.step",
+    "pretrained": "rcdrs.artifact.pretrained",
 }
 
 

@@ -1,4 +1,4 @@
-from rcdrs.cli import main
+from rcdrs.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

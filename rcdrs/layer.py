@@ -15,14 +15,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from rcdrs.affine import AffineSet
 from rcdrs.cones import Cone
 from rcdrs.controller import Controller, ControllerConfig, split_action
 from rcdrs.files import replacing
-from rcdrs.problem import ConicProgram, check_matrix
-from rcdrs.readout import Readout, readout
-from rcdrs.splitting import State, check_depth, check_state
-from rcdrs.transition import Columns, Observation, Transition
+from rcdrs.solver.affine import AffineSet
+from rcdrs.solver.fused import Columns, Observation, Transition
+from rcdrs.solver.problem import ConicProgram, check_matrix
+from rcdrs.solver.readout import Readout, readout
+from rcdrs.solver.step import State, check_depth, check_state
 
 #: (rho_0, alpha_0, beta_0) before recentring at the validation-selected core.
 BASE_ACTION = (1.0, 1.6, 0.3)

@@ -11,7 +11,7 @@ from hypothesis import settings
 from torch import Tensor
 
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
-from rcdrs.problem import ConicProgram
+from rcdrs.solver.problem import ConicProgram
 
 torch.set_num_threads(1)
 settings.register_profile("rcdrs", deadline=None, derandomize=True, max_examples=15)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rcdrs.plan import Plan
+from rcdrs.artifact.plan import Plan
+from rcdrs.experiments.base import Synthetic
 from rcdrs.reporting.coverage import RCDRS
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.evidence import Evidence
-from rcdrs.runs import Synthetic
 
 #: Of all experiments; a row with more than its own does no harm.
 METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap", "Regret")

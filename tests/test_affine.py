@@ -7,11 +7,11 @@ import pytest
 import torch
 from conftest import random_tensor, times
 
-from rcdrs.affine import AffineSet, down
 from rcdrs.cones import Nonneg
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import equality
-from rcdrs.transition import Transition
+from rcdrs.solver.affine import AffineSet, down
+from rcdrs.solver.fused import Transition
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import equality
 
 M, N, BATCH = 4, 7, 3
 

@@ -12,6 +12,7 @@ import yaml
 from test_reporting import PAPER as CONFIG
 from test_reporting import SMOKE, changed, seed_rows
 
+from rcdrs.experiments.base import EXPERIMENTS
 from rcdrs.reporting.claims import claims, significance
 from rcdrs.reporting.claims.evidence import read_tests
 from rcdrs.reporting.claims.ledger import (
@@ -28,7 +29,6 @@ from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE, Ours, Paper
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.statistics import Details
 from rcdrs.reporting.tables import TABLES
-from rcdrs.runs import EXPERIMENTS
 
 DOCUMENT = yaml.safe_load(LEDGER.read_text())
 K20 = "tab:synthetic_main_k20"

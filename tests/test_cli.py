@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from rcdrs import cli
-from rcdrs.cli import main
-from rcdrs.methods import METHODS
+from rcdrs.baselines.registry import METHODS
+from rcdrs.cli import main as cli
+from rcdrs.cli.main import main
 
 VERBS = (
     "instances",

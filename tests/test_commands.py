@@ -17,8 +17,8 @@ import pytest
 import torch
 import yaml
 
-from rcdrs import runtime
-from rcdrs.cli import main
+from rcdrs.artifact import runtime
+from rcdrs.cli.main import main
 from rcdrs.reporting.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
@@ -72,7 +72,9 @@ def test_job_ends_with_its_workflow():
     """A workflow that is killed leaves no job behind."""
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     watched = {"RCDRS_PARENT": f"{platform.node()}:{parent.pid}"}
-    code = "import time; from rcdrs.runtime import end_with_parent as e; e(); time.sleep(60)"
+    code = (
+        "import time; from rcdrs.artifact.runtime import end_with_parent as e; e(); time.sleep(60)"
+    )
     job = subprocess.Popen([sys.executable, "-c", code], env=os.environ | watched)
     time.sleep(1.5)
     assert job.poll() is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rcdrs.cli import main
-from rcdrs.release import Released
+from rcdrs.artifact.release import Released
+from rcdrs.cli.main import main
 from rcdrs.reporting.compare import compare
 
 NAME = "synthetic/socp-hard-0-K{}.csv"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rcdrs import ConicProgram, ControllerConfig, DRSLayer, RCDRSLayer, State
 from rcdrs.cones import Nonneg
 from rcdrs.controller import CONTROLS, FEATURES, RESIDUAL, TIME, Envelope, Growth, Ranges
-from rcdrs.splitting import step
+from rcdrs.solver.step import step
 
 CORE = (1.6, 0.3)
 DEPTH = 5

@@ -41,10 +41,10 @@ from rcdrs.experiments.dfl.stages import (
     train_model,
     tune,
 )
+from rcdrs.experiments.staging import KEYS
+from rcdrs.experiments.synthetic.stages import make_recipe
 from rcdrs.layer import DRSLayer, read_checkpoint
-from rcdrs.problem import ConicProgram
-from rcdrs.stages import make_recipe
-from rcdrs.staging import KEYS
+from rcdrs.solver.problem import ConicProgram
 
 CPU = torch.device("cpu")
 DEPTH = 3
@@ -386,7 +386,7 @@ def test_training_again_gives_the_same_bytes(work, tmp_path, name):
 @pytest.mark.parametrize("name", ["L-PDHG", "RCDRS-Env-F", "RCDRS-Env-J"])
 def test_resumed_training_ends_with_the_same_bytes(work, tmp_path, monkeypatch, name):
     clock = SimpleNamespace(monotonic=itertools.count(0, 60).__next__)  # saves every epoch
-    monkeypatch.setattr("rcdrs.training.time", clock)
+    monkeypatch.setattr("rcdrs.training.loop.time", clock)
     calls, compute = itertools.count(1), DecisionLoss.__call__
 
     def interrupted(self, decision, reference=None):

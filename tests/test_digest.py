@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from rcdrs import digest
-from rcdrs.digest import code_digest, settings_digest
+from rcdrs.artifact import digest
+from rcdrs.artifact.digest import code_digest, settings_digest
 
 
 @pytest.fixture

@@ -37,11 +37,11 @@ from rcdrs.experiments.dispatch.network import (
 from rcdrs.experiments.dispatch.pictures import stacks
 from rcdrs.experiments.dispatch.scenarios import Climate, ScenarioSet, generate
 from rcdrs.experiments.instances import case_of
+from rcdrs.experiments.staging import KEYS, NOT_LEARNED, Run, read_core
 from rcdrs.layer import DRSLayer, read_checkpoint
 from rcdrs.reporting.paper_values import paper_values
-from rcdrs.splitting import rollout
-from rcdrs.staging import KEYS, NOT_LEARNED, Run, read_core
-from rcdrs.transition import Transition
+from rcdrs.solver.fused import Transition
+from rcdrs.solver.step import rollout
 
 CPU = torch.device("cpu")
 #: Three buses in a row and one in a loop, four periods: all kinds of devices, and fast.
@@ -621,7 +621,7 @@ def test_training_is_deterministic_and_resumes_to_the_same_bytes(work, tmp_path,
         (tmp_path / name).write_bytes((work / name).read_bytes())
     assert trained(tmp_path, "a.pt").read_bytes() == (work / "RCDRS-Env.pt").read_bytes()
     clock = SimpleNamespace(monotonic=itertools.count(0, 60).__next__)
-    monkeypatch.setattr("rcdrs.training.time", clock)  # saves its progress every epoch
+    monkeypatch.setattr("rcdrs.training.loop.time", clock)  # saves its progress every epoch
     calls = itertools.count(1)
 
     def stop(self, solution, reference=None):

@@ -8,10 +8,10 @@ import torch
 from rcdrs import RCDRSLayer
 from rcdrs.cones import PSD, Box, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.controller import ControllerConfig
-from rcdrs.problem import ConicProgram
+from rcdrs.solver.problem import ConicProgram
 
 PARTS = ("actions", "encoders", "features")
-MODULES = ("rcdrs.elementwise", *(f"rcdrs.controller.{part}" for part in PARTS))
+MODULES = ("rcdrs.solver.elementwise", *(f"rcdrs.controller.{part}" for part in PARTS))
 CONE = Product([Nonneg(5), SecondOrder(4, count=2), RotatedSecondOrder(5), PSD(3)])
 
 

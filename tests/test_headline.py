@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from run_files import write_run
 
-from rcdrs.cli import main
-from rcdrs.plan import PAPER, SCHEMA, Plan
-from rcdrs.protocol import load
+from rcdrs.artifact.config import load
+from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.cli.main import main
 from rcdrs.reporting.coverage import compare
 from rcdrs.reporting.headline import draw, markdown
 from rcdrs.reporting.results import Results

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rcdrs import jobtimes
-from rcdrs.cli import main
-from rcdrs.jobtimes import (
+from rcdrs.artifact import times as jobtimes
+from rcdrs.artifact.times import (
     Estimate,
     JobTime,
     count,
@@ -16,6 +15,7 @@ from rcdrs.jobtimes import (
     overhead,
     read,
 )
+from rcdrs.cli.main import main
 
 TRAIN = "train/paper/RCDRS-Env/socp-hard-{}-K20"
 

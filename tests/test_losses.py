@@ -10,11 +10,11 @@ import torch
 from conftest import awake, solved_program, times
 
 from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State
-from rcdrs.experiments.synthetic import InstanceSet, Split, generate
-from rcdrs.losses import LogKKTLoss, TerminalLoss
-from rcdrs.splitting import step
-from rcdrs.stages import train_layer
-from rcdrs.training import RECIPES
+from rcdrs.experiments.synthetic.instances import InstanceSet, Split, generate
+from rcdrs.experiments.synthetic.stages import train_layer
+from rcdrs.solver.step import step
+from rcdrs.training.loop import RECIPES
+from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
 CORE = (1.6, 0.5)
 DEPTH = 4
@@ -159,7 +159,7 @@ def test_programs_hold_no_solution():
 def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path, monkeypatch):
     """Trained on a file without solutions: the same bytes."""
     monkeypatch.setattr(
-        "rcdrs.training.RECIPES",
+        "rcdrs.training.loop.RECIPES",
         {name: dataclasses.replace(recipe, epochs=3) for name, recipe in RECIPES.items()},
     )
     complete = generate("socp-small", 0, sizes={"train": 8, "validation": 4, "test": 1})

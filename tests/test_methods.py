@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rcdrs import ConicProgram, DRSLayer, Solution, State
-from rcdrs.baselines import anderson_drs, spectral_admm
-from rcdrs.baselines.anderson_drs import AcceleratedLayer
+from rcdrs.baselines import aa_drs, spectral_admm
+from rcdrs.baselines.aa_drs import AcceleratedLayer
 from rcdrs.baselines.grid_drs import ALPHAS, BETAS, select_core
 from rcdrs.baselines.learned_pdhg import PDHGLayer
+from rcdrs.baselines.registry import METHODS, evaluate, find_method
 from rcdrs.baselines.spectral_admm import SpectralLayer, estimate, rescale
 from rcdrs.cones import Nonneg
-from rcdrs.experiments.synthetic import Split, generate
+from rcdrs.experiments.synthetic.instances import Split, generate
 from rcdrs.layer import begin
-from rcdrs.methods import METHODS, evaluate, find_method
-from rcdrs.readout import readout
-from rcdrs.splitting import step
-from rcdrs.transition import EPSILON_C
+from rcdrs.solver.fused import EPSILON_C
+from rcdrs.solver.readout import readout
+from rcdrs.solver.step import step
 
 CORE = (1.6, 1.0)
 DEPTH = 6
@@ -303,7 +303,7 @@ def test_acceleration_equals_its_description(program):
 
 
 def test_acceleration_without_tolerance_is_fixed_drs(program, monkeypatch):
-    monkeypatch.setattr(anderson_drs, "TOLERATED", 0.0)
+    monkeypatch.setattr(aa_drs, "TOLERATED", 0.0)
     found = AcceleratedLayer(program.A, program.cone, 12, 1.0, 0.3).solve(program)
     expected = DRSLayer(program.A, program.cone, 12, 1.0, 0.3).solve(program)
     torch.testing.assert_close(found.x, expected.x, **CLOSE)

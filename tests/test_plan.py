@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from rcdrs.artifact.config import load, merge
+from rcdrs.artifact.plan import Plan, StaleResult
+from rcdrs.artifact.release import MANIFEST, DamagedRelease, Released, origin, release
+from rcdrs.baselines.registry import METHODS
+from rcdrs.experiments.base import DFL, Synthetic
 from rcdrs.experiments.dfl.methods import DECISION_METHODS
-from rcdrs.methods import METHODS
-from rcdrs.plan import Plan, StaleResult
-from rcdrs.protocol import load, merge
-from rcdrs.release import MANIFEST, DamagedRelease, Released, origin, release
 from rcdrs.reporting.tables import TABLES
-from rcdrs.runs import DFL, Synthetic
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"

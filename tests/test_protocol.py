@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rcdrs.artifact.config import ConfigError, check, load, merge
 from rcdrs.baselines.grid_drs import ALPHAS, BETAS, SCORED
+from rcdrs.baselines.registry import METHODS, find_method
 from rcdrs.controller import CONTROLS, FEATURES, ControllerConfig, Envelope, Growth, Ranges
 from rcdrs.controller.encoders import ENCODERS, SCHEDULE
-from rcdrs.experiments.synthetic import CASES, SIZES, find_case, generate
+from rcdrs.experiments.synthetic.instances import CASES, SIZES, find_case, generate
+from rcdrs.experiments.synthetic.stages import make_recipe
 from rcdrs.layer import BASE_ACTION
-from rcdrs.losses import LogKKTLoss, TerminalLoss
-from rcdrs.methods import METHODS, find_method
-from rcdrs.protocol import ConfigError, check, load, merge
 from rcdrs.reporting.formatting import FAMILIES
-from rcdrs.stages import make_recipe
-from rcdrs.training import RECIPES
+from rcdrs.training.loop import RECIPES
+from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
 WORKFLOW = Path(__file__).parents[1] / "workflow"
 SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"

@@ -8,10 +8,10 @@ from conftest import random_tensor, small_cone, solved_program, times
 
 from rcdrs.cones import Box, Nonneg
 from rcdrs.layer import RCDRSLayer
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import diagnose, errors
-from rcdrs.splitting import State, rollout, step
-from rcdrs.transition import Transition
+from rcdrs.solver.fused import Transition
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import diagnose, errors
+from rcdrs.solver.step import State, rollout, step
 
 BATCH, M, N = 3, 4, 14
 

@@ -13,17 +13,17 @@ from conftest import awake
 from run_files import write_run
 
 import rcdrs
+from rcdrs.artifact.config import load
+from rcdrs.artifact.hooks import source
+from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.pretrained import NotReleased
+from rcdrs.artifact.release import LAYER_SEED, MANIFEST, DamagedRelease, origin, release
+from rcdrs.baselines.registry import find_method
+from rcdrs.cli import results as commands
 from rcdrs.experiments.dispatch import scenarios
-from rcdrs.experiments.synthetic import generate
-from rcdrs.methods import find_method
-from rcdrs.plan import PAPER, SCHEMA, Plan
-from rcdrs.protocol import load
-from rcdrs.release import LAYER_SEED, MANIFEST, DamagedRelease, origin, release
-from rcdrs.reporting import commands
+from rcdrs.experiments.synthetic.instances import generate
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.page import report
-from rcdrs.trained import NotReleased
-from rcdrs.workflow import source
 
 ROOT = Path(__file__).parents[1]
 CASE, DEPTH = "qp-small", 5
@@ -153,7 +153,7 @@ def test_run_of_other_settings_does_not_replace_the_papers(checkout, monkeypatch
 
 
 def rcdrs_cli(*words):
-    from rcdrs.cli import main
+    from rcdrs.cli.main import main
 
     return main(list(words))
 

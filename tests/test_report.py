@@ -22,23 +22,23 @@ from run_files import write_run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from rcdrs.artifact.config import load
+from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.baselines.registry import find_method
 from rcdrs.experiments.dispatch.stages import make_instances as make_scenarios
-from rcdrs.experiments.synthetic import generate
-from rcdrs.methods import find_method
-from rcdrs.plan import PAPER, SCHEMA, Plan
-from rcdrs.protocol import load
+from rcdrs.experiments.dispatch.trace import trace_day
+from rcdrs.experiments.staging import Run
+from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.experiments.synthetic.trace import trace_runs
 from rcdrs.reporting.paper_values import paper_values
 from rcdrs.reporting.report.charts import Line, Look, Range, lines, ranges
 from rcdrs.reporting.report.controller import traced
-from rcdrs.reporting.report.day import trace_day
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.grids import paper_cell
 from rcdrs.reporting.report.latex import to_html
 from rcdrs.reporting.report.page import report
 from rcdrs.reporting.report.scales import Scale, tick_label
-from rcdrs.reporting.report.trace import trace_runs
 from rcdrs.reporting.tables import TABLES, values
-from rcdrs.staging import Run
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

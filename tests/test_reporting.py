@@ -19,7 +19,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from rcdrs.protocol import merge
+from rcdrs.artifact.config import merge
+from rcdrs.experiments.base import DFL, Dispatch
 from rcdrs.reporting.base import bold_best, measured
 from rcdrs.reporting.coverage import compare, ratio, summary
 from rcdrs.reporting.formatting import (
@@ -34,7 +35,6 @@ from rcdrs.reporting.formatting import (
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
 from rcdrs.reporting.results import Results, Statistic, pick
 from rcdrs.reporting.tables import TABLES, behind, needs, preview, render, values
-from rcdrs.runs import DFL, Dispatch
 
 ROOT = Path(__file__).parents[1]
 PAPER = yaml.safe_load((ROOT / "workflow/config/paper.yaml").read_text())

@@ -11,13 +11,10 @@ from time import perf_counter
 import pytest
 import yaml
 
-from rcdrs import jobtimes
-from rcdrs.cli import main
-from rcdrs.jobtimes import JobTime, write
-from rcdrs.plan import PAPER, SCHEMA, Plan
-from rcdrs.protocol import load
-from rcdrs.reporting import commands
-from rcdrs.schedule import (
+from rcdrs.artifact import times as jobtimes
+from rcdrs.artifact.config import load
+from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.schedule import (
     ALL,
     START,
     Task,
@@ -27,6 +24,9 @@ from rcdrs.schedule import (
     submissions_of,
     tasks_of,
 )
+from rcdrs.artifact.times import JobTime, write
+from rcdrs.cli import results as commands
+from rcdrs.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workflow/config/smoke.yaml"

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rcdrs import slurm
+from rcdrs.artifact import slurm
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "tests" / "slurm"

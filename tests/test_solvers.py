@@ -14,10 +14,10 @@ from conftest import random_tensor
 from scipy.optimize import linprog
 
 from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
-from rcdrs.experiments.synthetic import CASES, generate
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import readout
-from rcdrs.splitting import rollout
+from rcdrs.experiments.synthetic.instances import CASES, generate
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import readout
+from rcdrs.solver.step import rollout
 
 ROWS = 2
 SMALL = [name for name in CASES if name.endswith("small")]

@@ -15,20 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rcdrs.baselines.grid_drs import select_core
-from rcdrs.experiments.synthetic import InstanceSet, generate
-from rcdrs.layer import read_checkpoint
-from rcdrs.losses import LogKKTLoss
-from rcdrs.methods import METHODS, evaluate, find_method
-from rcdrs.problem import ConicProgram
-from rcdrs.stages import (
-    evaluate_runs,
-    make_instances,
-    make_recipe,
-    time_methods,
-    train_layer,
-    tune,
-)
-from rcdrs.staging import (
+from rcdrs.baselines.registry import METHODS, evaluate, find_method
+from rcdrs.experiments.staging import (
     KEYS,
     NOT_LEARNED,
     Run,
@@ -37,7 +25,19 @@ from rcdrs.staging import (
     write_details,
     write_rows,
 )
-from rcdrs.training import RECIPES, TrainingDiverged, _check_finite
+from rcdrs.experiments.synthetic.instances import InstanceSet, generate
+from rcdrs.experiments.synthetic.stages import (
+    evaluate_runs,
+    make_instances,
+    make_recipe,
+    time_methods,
+    train_layer,
+    tune,
+)
+from rcdrs.layer import read_checkpoint
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.training.loop import RECIPES, TrainingDiverged, _check_finite
+from rcdrs.training.losses import LogKKTLoss
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 aten = torch.ops.aten

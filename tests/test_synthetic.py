@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from rcdrs.experiments.synthetic import CASES, SIZES, SPLITS, InstanceSet, find_case, generate
+from rcdrs.experiments.synthetic.instances import (
+    CASES,
+    SIZES,
+    SPLITS,
+    InstanceSet,
+    find_case,
+    generate,
+)
 
 FEW = {"train": 6, "validation": 5, "test": 4}
 #: Table app_benchmark_case_summary: n, m and the condition number of A.

@@ -18,10 +18,10 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from rcdrs import ControllerConfig, DRSLayer, RCDRSLayer
-from rcdrs.experiments.synthetic import generate
-from rcdrs.losses import LogKKTLoss, TerminalLoss
-from rcdrs.methods import METHODS
-from rcdrs.training import RECIPES, Recipe, TrainingDiverged, find_recipe, train
+from rcdrs.baselines.registry import METHODS
+from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.training.loop import RECIPES, Recipe, TrainingDiverged, find_recipe, train
+from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
 CORE = (1.6, 1.0)
 DEPTH = 3
@@ -62,7 +62,7 @@ def whole(data, tmp_path_factory):
 
 @pytest.fixture
 def save_every_epoch(monkeypatch):
-    monkeypatch.setattr("rcdrs.training.time", hurried_clock())
+    monkeypatch.setattr("rcdrs.training.loop.time", hurried_clock())
 
 
 def hurried_clock():
@@ -182,10 +182,10 @@ def die():
 
 def killed(when, folder):
     """Runs in a process of its own: train until SIGKILL in the third epoch, or in a third write."""
-    import rcdrs.training
+    import rcdrs.training.loop
 
     torch.set_num_threads(1)
-    rcdrs.training.time = hurried_clock()
+    rcdrs.training.loop.time = hurried_clock()
     recipe, move, moves = RECIPE, os.replace, itertools.count(1)
     if when == "computing":
         recipe = interrupted(8, die)

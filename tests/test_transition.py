@@ -13,10 +13,10 @@ import torch
 from conftest import every_cone, random_tensor, small_cone, solved_program, times
 
 from rcdrs.cones import Box, Nonneg
-from rcdrs.experiments.synthetic import generate
-from rcdrs.problem import ConicProgram
-from rcdrs.splitting import State, check_action, rollout, step
-from rcdrs.transition import Transition
+from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.solver.fused import Transition
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.step import State, check_action, rollout, step
 
 HARD = ["socp-hard", "mixed-hard", "qp-hard"]
 # Tens of steps of well-scaled float64 arithmetic.
@@ -284,8 +284,8 @@ def test_infeasible_instance_shows_and_harms_no_other(dependent):
 MEMORY = """
 import gc, json, re, torch
 from rcdrs.cones import Product, Nonneg, SecondOrder
-from rcdrs.problem import ConicProgram
-from rcdrs.splitting import rollout
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.step import rollout
 torch.set_num_threads(1)
 gc.disable()
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024

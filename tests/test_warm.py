@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from rcdrs import warm
+from rcdrs.artifact import server as warm
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | dict.fromkeys(warm.THREADS, "1") | {"PYTHONPATH": str(ROOT)}
 #: Stands for Snakemake: has a server, says where, and ends when it is told to.
 WORKFLOW = """
 import os, sys
-from rcdrs import warm
+from rcdrs.artifact import server as warm
 warm.start(1)
 print(os.environ[warm.VARIABLE], flush=True)
 sys.stdin.read()

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rcdrs.workflow import check_room, failure, recover, refuse
+from rcdrs.artifact.hooks import check_room, failure, recover, refuse
 
 ROOT = Path(__file__).parents[1]
 TINY = """

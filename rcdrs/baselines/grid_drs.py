@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rcdrs.cones import Cone
 from rcdrs.layer import DRSLayer
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import Errors, errors
-from rcdrs.splitting import rollout
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import Errors, errors
+from rcdrs.solver.step import rollout
 
 ALPHAS = (1.0, 1.3, 1.6, 1.8)
 BETAS = (0.03, 0.1, 0.3, 1.0, 3.0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rcdrs.affine import down, up
 from rcdrs.cones import Cone
 from rcdrs.layer import Solution, SolverLayer
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import diagnose
-from rcdrs.splitting import State
-from rcdrs.transition import EPSILON_C, Observation
+from rcdrs.solver.affine import down, up
+from rcdrs.solver.fused import EPSILON_C, Observation
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import diagnose
+from rcdrs.solver.step import State
 
 SAFETY = 0.95
 LARGEST_THETA = 0.8

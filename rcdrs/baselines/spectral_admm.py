@@ -10,9 +10,9 @@ from torch import Tensor
 from rcdrs.cones import Cone
 from rcdrs.controller import Ranges
 from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
-from rcdrs.problem import ConicProgram
-from rcdrs.splitting import State
-from rcdrs.transition import Columns
+from rcdrs.solver.fused import Columns
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.step import State
 
 #: Steps between two estimates, and the correlation below which one is not trusted (Xu et al.).
 PERIOD, TRUSTED = 2, 0.2

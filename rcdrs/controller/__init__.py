@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rcdrs.controller.actions import CONTROLS, ActionMap, Envelope, Growth, Ranges
 from rcdrs.controller.encoders import ENCODERS, SCHEDULE, Head
 from rcdrs.controller.features import FEATURES, PREVIOUS, RESIDUAL, TIME, features
-from rcdrs.transition import Observation, Transition
+from rcdrs.solver.fused import Observation, Transition
 
 __all__ = [
     "CONTROLS",

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rcdrs.kernels import arrays, compiled, view
-from rcdrs.transition import Observation, Transition
+from rcdrs.solver.fused import Observation, Transition
 
 RESIDUAL = ("con", "eq", "dz", "obj", "dobj")
 PREVIOUS = ("rho", "alpha", "beta")

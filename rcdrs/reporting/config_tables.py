@@ -75,7 +75,7 @@ class Benchmarks(Table):
     template: ClassVar[str] = "benchmarks.tex.j2"
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
-        from rcdrs.experiments.synthetic import CASES  # torch takes seconds to import
+        from rcdrs.experiments.synthetic.instances import CASES  # torch takes seconds to import
 
         synthetic, ablation = config["synthetic"], config["ablation"]
         run = {

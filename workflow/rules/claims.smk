@@ -2,7 +2,7 @@
 # each recipe of RCDRS.
 from importlib.util import find_spec
 
-from rcdrs.digest import code_digest, settings_digest
+from rcdrs.artifact.digest import code_digest, settings_digest
 
 
 rule test_claims:

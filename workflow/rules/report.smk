@@ -2,8 +2,8 @@
 # show.  What trained layers do is traced first.
 import json
 
-from rcdrs.digest import code_digest
-from rcdrs.plan import TRACES
+from rcdrs.artifact.digest import code_digest
+from rcdrs.artifact.plan import TRACES
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.page import TEMPLATES

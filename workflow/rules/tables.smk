@@ -1,5 +1,5 @@
 # Tables from seed-level CSVs, each a target of its own: table_synthetic_k20, table_coverage, ...
-from rcdrs.digest import code_digest
+from rcdrs.artifact.digest import code_digest
 
 
 rule render:

@@ -19,8 +19,8 @@ from rcdrs.experiments.instances import (
     to_tensors,
     write_set,
 )
-from rcdrs.experiments.synthetic import equality_matrix
-from rcdrs.problem import ConicProgram, check_numbers
+from rcdrs.experiments.synthetic.instances import equality_matrix
+from rcdrs.solver.problem import ConicProgram, check_numbers
 
 #: The cone, dimension 49; the 4 x 4 PSD block is flattened in full.
 CONE = Product([Nonneg(8), SecondOrder(5, 3), RotatedSecondOrder(5, 2), PSD(4)])

@@ -14,8 +14,8 @@ from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOr
 from rcdrs.experiments.dfl.data import Decisions
 from rcdrs.experiments.dfl.methods import measure
 from rcdrs.experiments.dfl.model import DecisionModel
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import diagnose
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import diagnose
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.baselines import grid_drs
+from rcdrs.baselines.registry import find_method
 from rcdrs.experiments.dfl.data import CONE, Decisions
 from rcdrs.experiments.dfl.model import (
     CostPredictor,
@@ -19,10 +20,9 @@ from rcdrs.experiments.dfl.model import (
     PredictionLoss,
 )
 from rcdrs.layer import SolverLayer
-from rcdrs.losses import Loss
-from rcdrs.methods import find_method
-from rcdrs.readout import Errors, errors
-from rcdrs.training import Recipe, find_recipe
+from rcdrs.solver.readout import Errors, errors
+from rcdrs.training.loop import Recipe, find_recipe
+from rcdrs.training.losses import Loss
 
 #: The pair of F-DRS, which the paper does not give here.
 FIXED_CORE = (1.6, 1.0)
@@ -47,7 +47,7 @@ class DecisionMethod:
     """How a predictor is trained and its problems are solved.
 
     Arguments
-        layer: the method of `rcdrs.methods` that solves.
+        layer: the method of `rcdrs.baselines.registry` that solves.
         core: its pair (alpha, beta), by default the validation-selected one.
         loss: what the predictor is trained for.
         controlled: the layer's controller comes from a pretraining.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rcdrs.experiments.dfl.data import CONE, FEATURES, Decisions, check_features
 from rcdrs.layer import Solution, SolverLayer
-from rcdrs.readout import equality
+from rcdrs.solver.readout import equality
 
 
 class CostPredictor(nn.Module):

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from rcdrs.baselines.registry import find_method
 from rcdrs.experiments.dfl.data import CASE, CONE, Decisions, DecisionSet, generate
 from rcdrs.experiments.dfl.exact import evaluate_exactly
 from rcdrs.experiments.dfl.methods import (
@@ -26,10 +27,7 @@ from rcdrs.experiments.dfl.methods import (
     select_core,
 )
 from rcdrs.experiments.dfl.model import DecisionModel
-from rcdrs.layer import BASE_ACTION, Solution, SolverLayer, read_checkpoint, write_checkpoint
-from rcdrs.methods import find_method
-from rcdrs.stages import make_recipe
-from rcdrs.staging import (
+from rcdrs.experiments.staging import (
     Rows,
     check_names,
     check_settings,
@@ -40,7 +38,9 @@ from rcdrs.staging import (
     time_row,
     write_cores,
 )
-from rcdrs.training import train
+from rcdrs.experiments.synthetic.stages import make_recipe
+from rcdrs.layer import BASE_ACTION, Solution, SolverLayer, read_checkpoint, write_checkpoint
+from rcdrs.training.loop import train
 
 
 def make_instances(case: str, seed: int, sizes: dict[str, int] | None, out: Path) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcdrs.baselines import anderson_drs, grid_drs, spectral_admm
+from rcdrs.baselines import aa_drs, grid_drs, spectral_admm
+from rcdrs.baselines.registry import Method
 from rcdrs.cones import Cone
 from rcdrs.experiments.dispatch.metrics import DispatchLoss
 from rcdrs.experiments.dispatch.model import DispatchProgram
+from rcdrs.experiments.staging import changed
 from rcdrs.layer import SolverLayer
-from rcdrs.losses import LogKKTLoss
-from rcdrs.methods import Method
-from rcdrs.splitting import rollout
-from rcdrs.staging import changed
-from rcdrs.training import Recipe
+from rcdrs.solver.step import rollout
+from rcdrs.training.loop import Recipe
+from rcdrs.training.losses import LogKKTLoss
 
 #: The pair of F-DRS, which the paper does not give: no relaxation, unit drive.
 FIXED_CORE = (1.0, 1.0)
@@ -51,7 +51,7 @@ METHODS = {
         # As its rows in the paper follow those of F-DRS.  On a box z and u change in different
         # coordinates: the spectral estimate is hardly ever trusted, and the core decides.
         Method("S-ADMM", at_fixed_core(spectral_admm.build), learned=False),
-        Method("AA-DRS", anderson_drs.build, learned=False),
+        Method("AA-DRS", aa_drs.build, learned=False),
         Method("RCDRS-Env"),
         Method("RCDRS-NoEnv", changes={"envelope": None, "growth": None}),
     )

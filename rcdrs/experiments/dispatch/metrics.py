@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.experiments.dispatch.model import DispatchProgram
-from rcdrs.readout import equality
+from rcdrs.solver.readout import equality
 
 #: The acceptance tests of eq. dispatch_pass.
 ACCEPTED = {"Eq": 0.035, "Box": 1e-5, "Shed": 0.12, "Reserve": 0.08}

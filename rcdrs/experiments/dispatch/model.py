@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from rcdrs.affine import AffineSet
 from rcdrs.cones import Box
 from rcdrs.experiments.dispatch.network import Network
-from rcdrs.problem import ConicProgram, check_numbers
+from rcdrs.solver.affine import AffineSet
+from rcdrs.solver.problem import ConicProgram, check_numbers
 
 #: Readings of the reserve row, eq. dispatch_reserve: the signs of s^res and of a surplus beside
 #: the headroom in ``h + ... = Gamma``; 0 where there is no such variable.

@@ -28,10 +28,7 @@ from rcdrs.experiments.dispatch.scenarios import (
     formulation_of,
     generate,
 )
-from rcdrs.files import replacing
-from rcdrs.layer import SolverLayer
-from rcdrs.splitting import rollout
-from rcdrs.staging import (
+from rcdrs.experiments.staging import (
     Rows,
     Run,
     check_names,
@@ -43,7 +40,10 @@ from rcdrs.staging import (
     time_row,
     write_cores,
 )
-from rcdrs.training import train
+from rcdrs.files import replacing
+from rcdrs.layer import SolverLayer
+from rcdrs.solver.step import rollout
+from rcdrs.training.loop import train
 
 
 def make_instances(case: str, seed: int, sizes: dict[str, int] | None, out: Path) -> None:

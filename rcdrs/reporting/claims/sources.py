@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from rcdrs.experiments.base import EXPERIMENTS
 from rcdrs.reporting import coverage
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
@@ -29,7 +30,6 @@ from rcdrs.reporting.statistics import (
     measurements,
     paired,
 )
-from rcdrs.runs import EXPERIMENTS
 
 #: Families x scales x depths of the paper's coverage summary.
 SETTINGS = 36

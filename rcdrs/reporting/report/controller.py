@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 from markupsafe import Markup
 
-from rcdrs.plan import Plan
+from rcdrs.artifact.plan import Plan
 from rcdrs.reporting.coverage import RCDRS
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.report.charts import Line, Look, lines, swatch

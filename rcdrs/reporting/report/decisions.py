@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 from markupsafe import Markup
 
-from rcdrs.plan import Plan
+from rcdrs.artifact.plan import Plan
 from rcdrs.reporting.report.bars import Stack, key, stacked
 from rcdrs.reporting.report.charts import Line, Look, lines
 from rcdrs.reporting.report.evidence import Evidence, Missing

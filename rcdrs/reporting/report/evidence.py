@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rcdrs.plan import PAPER, Plan, StaleResult
+from rcdrs.artifact.plan import PAPER, Plan, StaleResult
 from rcdrs.reporting.results import Config
 from rcdrs.reporting.statistics import Details
 from rcdrs.reporting.tables import TABLES, needs

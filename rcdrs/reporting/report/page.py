@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
+from rcdrs.artifact.plan import Plan
 from rcdrs.files import replacing
-from rcdrs.plan import Plan
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.report import controller, decisions, figures, provenance, verdicts
 from rcdrs.reporting.report.evidence import Evidence

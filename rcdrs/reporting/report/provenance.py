@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rcdrs.jobtimes import JOB_TIMES, JobTime, duration, measure, read
+from rcdrs.artifact.times import JOB_TIMES, JobTime, duration, measure, read
 from rcdrs.reporting.report.evidence import Evidence, Missing
 from rcdrs.reporting.report.grids import Datum, Grid, number, plain_grid, text
 

@@ -8,8 +8,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from rcdrs.affine import AffineSet
 from rcdrs.cones import Cone
+from rcdrs.solver.affine import AffineSet
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from rcdrs.experiments.instances import (
     to_tensors,
     write_set,
 )
-from rcdrs.problem import ConicProgram
-from rcdrs.readout import Errors, errors
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import Errors, errors
 
 #: Instances in each split, table app_global_protocol.
 SIZES = {"train": 2000, "validation": 400, "test": 400}

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcdrs.problem import ConicProgram
-from rcdrs.splitting import Action
-from rcdrs.transition import EPSILON_C
+from rcdrs.solver.fused import EPSILON_C
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.step import Action
 
 
 class Readout(NamedTuple):

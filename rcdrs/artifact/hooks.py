@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rcdrs import slurm
-from rcdrs.jobtimes import Estimate, count, duration, read
-from rcdrs.plan import Plan
-from rcdrs.schedule import Task, makespan
+from rcdrs.artifact import slurm
+from rcdrs.artifact.plan import Plan
+from rcdrs.artifact.schedule import Task, makespan
+from rcdrs.artifact.times import Estimate, count, duration, read
 
 #: A disk with less is as good as full.
 SPACE = 10 * 2**20

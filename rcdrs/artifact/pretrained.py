@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+from rcdrs.artifact.config import load
+from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.release import LAYER_SEED, LAYERS
+from rcdrs.experiments.base import experiment_of
 from rcdrs.experiments.dispatch import scenarios
 from rcdrs.experiments.dispatch.scenarios import ScenarioSet
-from rcdrs.experiments.synthetic import InstanceSet, find_case, generate
+from rcdrs.experiments.synthetic.instances import InstanceSet, find_case, generate
 from rcdrs.layer import RCDRSLayer
-from rcdrs.plan import PAPER, SCHEMA, Plan
-from rcdrs.protocol import load
-from rcdrs.release import LAYER_SEED, LAYERS
-from rcdrs.runs import experiment_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class NotReleased(ValueError):

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rcdrs.jobtimes import rule_of
-from rcdrs.plan import Plan
+from rcdrs.artifact.plan import Plan
+from rcdrs.artifact.times import rule_of
 
 #: More cores than there are: such a task runs alone.
 ALL = 1_000_000

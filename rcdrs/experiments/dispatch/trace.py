@@ -16,7 +16,7 @@ from rcdrs.experiments.dispatch.metrics import operate
 from rcdrs.experiments.dispatch.model import DispatchProgram
 from rcdrs.experiments.dispatch.pictures import stacks
 from rcdrs.experiments.dispatch.scenarios import ScenarioSet
-from rcdrs.staging import Run, check_settings, load_layer, read_core
+from rcdrs.experiments.staging import Run, check_settings, load_layer, read_core
 
 #: What of a day's fate is shown beside its picture.
 SHOWN = ("Shed", "Curt", "Reserve", "Eq")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.layer import Solution
-from rcdrs.transition import Observation
+from rcdrs.solver.fused import Observation
 
 
 @dataclass(frozen=True)

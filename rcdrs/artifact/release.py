@@ -14,8 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rcdrs.artifact.times import benchmark_seconds
 from rcdrs.files import replacing
-from rcdrs.jobtimes import benchmark_seconds
 
 MANIFEST = "manifest.json"
 Digest = dict[str, str]

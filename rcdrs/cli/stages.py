@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from rcdrs.artifact.release import origin
+from rcdrs.artifact.runtime import claim
+from rcdrs.experiments.base import EXPERIMENTS, experiment_of
 from rcdrs.experiments.instances import case_of
+from rcdrs.experiments.staging import device, write_details, write_rows
 from rcdrs.files import replacing
-from rcdrs.release import origin
-from rcdrs.runs import EXPERIMENTS, experiment_of
-from rcdrs.runtime import claim
-from rcdrs.staging import device, write_details, write_rows
 
 T = TypeVar("T")
 
@@ -112,8 +112,8 @@ def time(options: argparse.Namespace) -> None:
 def trace(options: argparse.Namespace) -> None:
     """What the report shows of trained layers: their actions, or a day's schedules."""
     case = case_of(options.instances)
-    from rcdrs.reporting.report.day import trace_day
-    from rcdrs.reporting.report.trace import trace_runs
+    from rcdrs.experiments.dispatch.trace import trace_day
+    from rcdrs.experiments.synthetic.trace import trace_runs
 
     rows = _timed(
         trace_day if experiment_of(case) == "dispatch" else trace_runs,

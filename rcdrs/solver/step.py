@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcdrs.problem import ConicProgram, check_numbers
-from rcdrs.transition import EPSILON_C, Columns, Transition
+from rcdrs.solver.fused import EPSILON_C, Columns, Transition
+from rcdrs.solver.problem import ConicProgram, check_numbers
 
 
 class State(NamedTuple):

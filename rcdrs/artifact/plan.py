@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rcdrs.digest import code_digest, settings_digest
-from rcdrs.protocol import Config, ConfigError, check, load
-from rcdrs.release import Released
-from rcdrs.runs import DFL, EXPERIMENTS, Experiment, Synthetic, experiment_of
+from rcdrs.artifact.config import Config, ConfigError, check, load
+from rcdrs.artifact.digest import code_digest, settings_digest
+from rcdrs.artifact.release import Released
+from rcdrs.experiments.base import DFL, EXPERIMENTS, Experiment, Synthetic, experiment_of
 
 #: In a checkout.
 PAPER = "workflow/config/paper.yaml"
@@ -33,8 +33,8 @@ STAGES = {
 }
 #: What the report shows of trained layers is computed by these.
 TRACES = (
-    ("trace_runs", "rcdrs.reporting.report.trace"),
-    ("trace_day", "rcdrs.reporting.report.day"),
+    ("trace_runs", "rcdrs.experiments.synthetic.trace"),
+    ("trace_day", "rcdrs.experiments.dispatch.trace"),
 )
 
 

@@ -12,10 +12,8 @@ import pandas as pd
 import torch
 
 from rcdrs.baselines.grid_drs import select_core
-from rcdrs.experiments.synthetic import InstanceSet, generate
-from rcdrs.layer import BASE_ACTION, SolverLayer
-from rcdrs.methods import METHODS, evaluate, find_method
-from rcdrs.staging import (
+from rcdrs.baselines.registry import METHODS, evaluate, find_method
+from rcdrs.experiments.staging import (
     Rows,
     Run,
     changed,
@@ -28,7 +26,9 @@ from rcdrs.staging import (
     time_row,
     write_cores,
 )
-from rcdrs.training import Recipe, find_recipe, train
+from rcdrs.experiments.synthetic.instances import InstanceSet, generate
+from rcdrs.layer import BASE_ACTION, SolverLayer
+from rcdrs.training.loop import Recipe, find_recipe, train
 
 
 def make_instances(case: str, seed: int, sizes: dict[str, int] | None, out: Path) -> None:

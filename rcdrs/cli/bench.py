@@ -9,12 +9,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rcdrs.baselines.registry import METHODS
 from rcdrs.controller import ControllerConfig
-from rcdrs.experiments.synthetic import Case, find_case, generate
+from rcdrs.experiments.synthetic.instances import Case, find_case, generate
 from rcdrs.layer import RCDRSLayer
-from rcdrs.methods import METHODS
-from rcdrs.problem import ConicProgram
-from rcdrs.transition import Transition
+from rcdrs.solver.fused import Transition
+from rcdrs.solver.problem import ConicProgram
 
 
 def bench_step(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rcdrs.warm import hand_over
+from rcdrs.artifact.server import hand_over
 
 EXAMPLES = """examples:
   rcdrs instances socp-hard --seed 0 --out set.npz
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A command that was typed; a call from Python is meant for its own process.
         if arguments is None and (code := hand_over(sys.argv[1:])) is not None:
             return code
-        from rcdrs.runtime import configure, end_with_parent
+        from rcdrs.artifact.runtime import configure, end_with_parent
 
         end_with_parent()
         configure(options.threads)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"rcdrs {options.verb}: {error}", file=sys.stderr)
         return 2
     except RuntimeError as error:
-        from rcdrs.training import TrainingDiverged
+        from rcdrs.training.loop import TrainingDiverged
 
         if not isinstance(error, TrainingDiverged):
             raise
@@ -64,10 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _stage(name: str) -> Callable[[argparse.Namespace], None]:
-    """A verb of `rcdrs.verbs`, imported when it is called."""
+    """A verb of `rcdrs.cli.stages`, imported when it is called."""
 
     def run(options: argparse.Namespace) -> None:
-        from rcdrs import verbs
+        from rcdrs.cli import stages as verbs
 
         getattr(verbs, name)(options)
 
@@ -75,10 +75,10 @@ def _stage(name: str) -> Callable[[argparse.Namespace], None]:
 
 
 def _reporting(name: str) -> Callable[[argparse.Namespace], None]:
-    """A verb of `rcdrs.reporting.commands`, imported when it is called."""
+    """A verb of `rcdrs.cli.results`, imported when it is called."""
 
     def run(options: argparse.Namespace) -> None:
-        from rcdrs.reporting import commands
+        from rcdrs.cli import results as commands
 
         getattr(commands, name)(options)
 
@@ -92,7 +92,7 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def bench(options: argparse.Namespace) -> None:
-    from rcdrs.bench import bench_solve, bench_step
+    from rcdrs.cli.bench import bench_solve, bench_step
 
     if options.what == "step":
         batch = 1000 if options.batch is None else options.batch
@@ -104,8 +104,8 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    from rcdrs.experiments.calibration import calibrate as run
-    from rcdrs.experiments.calibration import rms
+    from rcdrs.reporting.calibration import calibrate as run
+    from rcdrs.reporting.calibration import rms
 
     for family in options.families:
         table = run(family, options.seed)

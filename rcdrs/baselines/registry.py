@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.baselines import (
-    anderson_drs,
+    aa_drs,
     fixed_drs,
     grid_drs,
     layerwise_drs,
@@ -19,7 +19,7 @@ from rcdrs.baselines import (
 )
 from rcdrs.cones import Cone
 from rcdrs.controller import ControllerConfig
-from rcdrs.experiments.synthetic import Split
+from rcdrs.experiments.synthetic.instances import Split
 from rcdrs.layer import RCDRSLayer, SolverLayer
 
 
@@ -63,7 +63,7 @@ METHODS = {
         Method("F-DRS", fixed_drs.build, learned=False),
         Method("Grid-DRS", grid_drs.build, learned=False),
         Method("S-ADMM", spectral_admm.build, learned=False),
-        Method("AA-DRS", anderson_drs.build, learned=False),
+        Method("AA-DRS", aa_drs.build, learned=False),
         Method("L-PDHG", learned_pdhg.build),
         Method("Layerwise-DRS", changes=layerwise_drs.CHANGES),
         Method("RCDRS-Env"),

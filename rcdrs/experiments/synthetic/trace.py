@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import torch
 
-from rcdrs.experiments.synthetic import InstanceSet
+from rcdrs.experiments.staging import KEYS, Run, check_settings, load_layer, read_core
+from rcdrs.experiments.synthetic.instances import InstanceSet
 from rcdrs.layer import RCDRSLayer, SolverLayer
-from rcdrs.staging import KEYS, Run, check_settings, load_layer, read_core
 
 #: Over the test instances.
 QUANTILES = {"low": 0.05, "middle": 0.5, "high": 0.95}

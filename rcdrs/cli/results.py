@@ -13,14 +13,23 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from rcdrs.artifact.config import load
+from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.release import release as copy_current
+from rcdrs.artifact.schedule import Task, jobs_of, longest_chain, makespan, submissions_of, tasks_of
+from rcdrs.artifact.times import (
+    JOB_TIMES,
+    Estimate,
+    count,
+    duration,
+    measure,
+    overhead,
+    read,
+    write,
+)
 from rcdrs.files import replacing
-from rcdrs.jobtimes import JOB_TIMES, Estimate, count, duration, measure, overhead, read, write
-from rcdrs.plan import PAPER, SCHEMA, Plan
-from rcdrs.protocol import load
-from rcdrs.release import release as copy_current
 from rcdrs.reporting import tables
 from rcdrs.reporting.results import TIME, read_rows
-from rcdrs.schedule import Task, jobs_of, longest_chain, makespan, submissions_of, tasks_of
 
 #: The checkout.
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rcdrs.protocol import Config, merge
+from rcdrs.artifact.config import Config, merge
 
 #: A method, and for a learned one the recipe it is trained with.
 Asked = tuple[str, str | None]
@@ -90,7 +90,7 @@ class Synthetic(Experiment):
     """The conic benchmarks; the ablations are trained on the same instances."""
 
     name = "synthetic"
-    module = "rcdrs.stages"
+    module = "rcdrs.experiments.synthetic.stages"
     learned = ("L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv")
 
     @property

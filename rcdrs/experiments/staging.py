@@ -14,10 +14,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from rcdrs.baselines.registry import Method, find_method
 from rcdrs.files import replacing
 from rcdrs.layer import SolverLayer, check_core, read_checkpoint
-from rcdrs.methods import Method, find_method
-from rcdrs.training import Recipe, find_recipe
+from rcdrs.training.loop import Recipe, find_recipe
 
 #: Columns that say which run a row of a seed-level CSV is.
 KEYS = ("experiment", "family", "scale", "K", "seed", "method", "recipe")

@@ -7,11 +7,11 @@ import pandas as pd
 import torch
 
 from rcdrs.baselines.grid_drs import select_core
-from rcdrs.experiments.synthetic import InstanceSet, generate
+from rcdrs.experiments.synthetic.instances import InstanceSet, generate
 from rcdrs.layer import BASE_ACTION
-from rcdrs.readout import readout
 from rcdrs.reporting.paper_values import paper_values
-from rcdrs.splitting import rollout
+from rcdrs.solver.readout import readout
+from rcdrs.solver.step import rollout
 
 #: The paper's name of each family that has classical rows; its tables show the hard scale.
 BENCHMARKS = {"socp": "SOCP", "mixed": "Mixed cone"}

@@ -28,11 +28,11 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 #: With what they import, all that most verbs need.
 MODULES = (
     "torch._dynamo",  # torch's optimizers do so at their first step
-    "rcdrs.verbs",
-    "rcdrs.stages",
+    "rcdrs.cli.stages",
+    "rcdrs.experiments.synthetic.stages",
     "rcdrs.experiments.dfl.stages",
     "rcdrs.experiments.dispatch.stages",
-    "rcdrs.reporting.commands",
+    "rcdrs.cli.results",
 )
 #: More than the imports of a server can take, in seconds.
 PATIENCE = 120
@@ -82,12 +82,12 @@ def start(threads: int) -> None:
         listener.listen(1024)
         alive, _ = os.pipe()  # its other end is open until this process ends, however it does
         subprocess.Popen(
-            [sys.executable, "-m", "rcdrs.warm", str(listener.fileno())],
+            [sys.executable, "-m", "rcdrs.artifact.server", str(listener.fileno())],
             stdin=alive,
             stdout=subprocess.DEVNULL,  # buffered like the logs that verbs write
             pass_fds=[listener.fileno()],
             env=os.environ | dict.fromkeys(THREADS, str(threads)),
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             start_new_session=True,  # what is typed reaches a verb once, through its command
         )
         os.close(alive)
@@ -96,7 +96,7 @@ def start(threads: int) -> None:
 
 def _code() -> bytes:
     """What a server and a command have to share: package, Python and numbers of threads."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
     threads = [os.environ.get(name) for name in THREADS]
     text = json.dumps([str(package), changed, sys.prefix, sys.version, threads])
@@ -179,7 +179,7 @@ def _take_over(connection: socket.socket, code: bytes) -> list[str]:
 
 if __name__ == "__main__":
     verb = serve(socket.socket(fileno=int(sys.argv[1])))
-    from rcdrs.cli import main
+    from rcdrs.cli.main import main
 
     status = main(verb)
     sys.stdout.flush()

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from rcdrs.cones import Cone
 from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
-from rcdrs.problem import ConicProgram
-from rcdrs.splitting import State
-from rcdrs.transition import Columns, Observation, Transition
+from rcdrs.solver.fused import Columns, Observation, Transition
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.step import State
 
 #: Extrapolation coefficient, and the tolerated growth of the monitor.
 OMEGA, TOLERATED = 0.25, 1.05

@@ -19,8 +19,8 @@ from tqdm import tqdm
 
 from rcdrs.files import replacing
 from rcdrs.layer import DRSLayer, read_checkpoint, write_checkpoint
-from rcdrs.losses import LogKKTLoss, Loss, TerminalLoss
-from rcdrs.transition import Observation
+from rcdrs.solver.fused import Observation
+from rcdrs.training.losses import LogKKTLoss, Loss, TerminalLoss
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rcdrs.affine import down, outer, up
-from rcdrs.elementwise import advance, look, norm, pull_advance, pull_look, pull_offset
-from rcdrs.problem import ConicProgram
+from rcdrs.solver.affine import down, outer, up
+from rcdrs.solver.elementwise import advance, look, norm, pull_advance, pull_look, pull_offset
+from rcdrs.solver.problem import ConicProgram
 
 #: epsilon_c of the paper, which keeps the objective direction defined at c = 0.
 EPSILON_C = 1e-8

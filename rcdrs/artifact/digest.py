@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "rcdrs"
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 def settings_digest(values: Any) -> str:
@@ -23,7 +23,7 @@ def settings_digest(values: Any) -> str:
 
 
 @cache
-def code_digest(function: str, module: str = "rcdrs.stages") -> str:
+def code_digest(function: str, module: str = "rcdrs.experiments.synthetic.stages") -> str:
     """Of a function, the functions of its module that it uses, and the modules it imports from."""
     tree = _tree(module)
     definitions = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}

@@ -1,0 +1,1 @@
+"""The command line: a command for each stage, and those about results."""

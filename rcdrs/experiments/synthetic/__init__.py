@@ -1,0 +1,1 @@
+"""The synthetic conic benchmarks: nine cases with known solutions."""

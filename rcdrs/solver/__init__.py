@@ -1,0 +1,1 @@
+"""The solver core: programs, their affine set, the splitting step in two forms, the readout."""

@@ -1,0 +1,1 @@
+"""Training a layer: what it is trained for, and the one loop that does it."""
