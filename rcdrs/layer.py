@@ -16,16 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from rcdrs.cones import Cone
-from rcdrs.controller import Controller, ControllerConfig, split_action
+from rcdrs.controller import BASE_ACTION, ControllerConfig
+from rcdrs.controller.policy import Controller, split_action
 from rcdrs.files import replacing
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.fused import Columns, Observation, Transition
 from rcdrs.solver.problem import ConicProgram, check_matrix
 from rcdrs.solver.readout import Readout, readout
 from rcdrs.solver.step import State, check_depth, check_state
-
-#: (rho_0, alpha_0, beta_0) before recentring at the validation-selected core.
-BASE_ACTION = (1.0, 1.6, 0.3)
 
 
 @dataclass(frozen=True)
@@ -127,14 +125,12 @@ class SolverLayer(nn.Module):
             depth: number of steps, the layer's own by default.
             start: the `state` of an earlier solution of the same shape, as a warm start.
         """
-        single = b.ndim == 1 and c.ndim == 1 and (A is None or A.ndim == 2)
-        sizes = [
-            t.shape[0] for t, own in ((b, 1), (c, 1), (A, 2)) if t is not None and t.ndim > own
-        ]
+        given = ((b, 1), (c, 1), (A, 2))
+        sizes = [t.shape[0] for t, own in given if t is not None and t.ndim > own]
         batch = sizes[0] if sizes else 1
         b, c = (t.expand(batch, -1) if t.ndim == 1 else t for t in (b, c))
         program = ConicProgram(self.A if A is None else A, b, c, self.cone)
-        return self.solve(program, depth, start, single)
+        return self.solve(program, depth, start, single=not sizes)
 
     def solve(
         self,
@@ -159,20 +155,19 @@ class SolverLayer(nn.Module):
     def from_options(cls, A: Tensor, cone: Cone, depth: int, options: dict[str, Any]) -> Self:
         return cls(A, cone, depth, **options)
 
-    def save(self, path: str | Path, trained: dict[str, Any] | None = None) -> None:
-        """Write configuration and weights; A and the cone are the user's and are not stored.
-
-        `trained` may say, in plain values, what the layer was trained for.
-        """
-        config = {
-            "trained": trained or {},
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint says of the layer; A and the cone themselves are the user's."""
+        return {
             "layer": type(self).__name__,
             "shape of A": list(self.A.shape),
             "cone": repr(self.cone),
             "depth": self.depth,
             "options": self.options(),
         }
-        write_checkpoint(path, config, self.state_dict())
+
+    def save(self, path: str | Path, trained: dict[str, Any] | None = None) -> None:
+        """Write configuration and weights; `trained` may say, in plain values, what for."""
+        write_checkpoint(path, {"trained": trained or {}} | self.describe(), self.state_dict())
 
     @classmethod
     def load(cls, path: str | Path, A: Tensor, cone: Cone, depth: int | None = None) -> Self:
@@ -188,9 +183,7 @@ class SolverLayer(nn.Module):
             "cone": repr(cone),
             "depth": config.get("depth") if depth is None else depth,
         }
-        for name, value in expected.items():
-            if config.get(name) != value:
-                raise ValueError(f"{path} holds {name} {config.get(name)}, expected {value}.")
+        check_contents(path, config, expected)
         layer = cls.from_options(A, cone, config["depth"], config["options"])
         layer.load_state_dict(weights)
         return layer
@@ -212,7 +205,12 @@ class DRSLayer(SolverLayer):
     """
 
     def __init__(
-        self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
+        self,
+        A: Tensor,
+        cone: Cone,
+        depth: int,
+        alpha: float = BASE_ACTION[1],
+        beta: float = BASE_ACTION[2],
     ) -> None:
         super().__init__(A, cone, depth)
         alpha, beta = check_core(alpha, beta)
@@ -331,3 +329,27 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path} is not a readable checkpoint ({type(error).__name__}): "
             "delete it and train again."
         ) from error
+
+
+def check_contents(path: str | Path, config: dict[str, Any], expected: dict[str, Any]) -> None:
+    """An error that names the first thing in which a checkpoint is not as expected."""
+    for name, value in expected.items():
+        if config.get(name) != value:
+            raise ValueError(f"{path} holds {name} {config.get(name)}, expected {value}.")
+
+
+def load_weights(module: Any, path: str | Path, trained: dict[str, Any]) -> None:
+    """The weights of a checkpoint into a module that describes itself as the saved one did, and
+    was trained for just this."""
+    config, weights = read_checkpoint(path)
+    expected = json.loads(json.dumps(module.describe()))
+    options = expected.pop("options")
+    check_contents(path, config, expected)
+    if config["trained"] != trained:
+        raise ValueError(f"{path} was trained for {config['trained']}, expected {trained}.")
+    if config["options"] != options:
+        raise ValueError(
+            f"{path} was trained as another method, controller or core: it has "
+            f"{config['options']}, expected {options}.  Train it again."
+        )
+    module.load_state_dict(weights)

@@ -1,23 +1,71 @@
-"""Settings and the small random programs that several test files share."""
+"""Settings, the paper's numbers and the small random programs that several test files share."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor
 
+from rcdrs.artifact.config import PAPER, Config, load
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
+from rcdrs.experiments.base import Run, experiments
+from rcdrs.experiments.settings import Plain, merge
 from rcdrs.solver.problem import ConicProgram
+from rcdrs.training.loop import Recipe
+from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
 torch.set_num_threads(1)
 settings.register_profile("rcdrs", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("rcdrs")
 
 INF = math.inf
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def paper() -> Config:
+    """The configuration of the paper, where its numbers stand."""
+    return load(ROOT / PAPER)
+
+
+def training(experiment: str, method: str, recipe: str = "paper", /, **changes: Any) -> Plain:
+    """What `train_run` is told of a run, with changes to its parts: plain values."""
+    return merge(experiments()[experiment](paper()).training(Run(method, recipe)), changes)
+
+
+def solver(experiment: str, method: str = "", /, **changes: Any) -> Plain:
+    """What `evaluate` is told of a run."""
+    return merge(experiments()[experiment](paper()).solver(Run(method)), changes)
+
+
+def terminal_loss(**changes: float) -> TerminalLoss:
+    return TerminalLoss(**(paper().recipes.paper.loss.plain() | changes))
+
+
+def log_kkt_loss(**changes: float) -> LogKKTLoss:
+    return LogKKTLoss(**(paper().recipes.log_kkt.loss.plain() | changes))
+
+
+def recipe(name: str = "paper", **changes: Any) -> Recipe:
+    """A recipe of the synthetic benchmarks, to train with."""
+    written = getattr(paper().recipes, name).plain()
+    written = {key: written[key] for key in written if key not in ("loss", "reference")}
+    loss = terminal_loss() if name == "paper" else log_kkt_loss()
+    return replace(Recipe(loss, **written), **changes)
+
+
+def grid(experiment: str = "synthetic", **changes: Any) -> dict[str, Any]:
+    """The candidates of the fixed core, as `select_core` takes them."""
+    found = getattr(paper(), experiment).grid
+    written = {"alphas": found.alpha, "betas": found.beta, "scored": found.instances}
+    return written | changes
 
 
 class Solved(NamedTuple):

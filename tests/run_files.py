@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
-from rcdrs.experiments.base import Synthetic
-from rcdrs.reporting.coverage import RCDRS
+from rcdrs.experiments.base import Run
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.evidence import Evidence
@@ -25,89 +24,78 @@ FACTORS = {"F-DRS": 1.0, "L-PDHG": 0.8, "S-ADMM": 0.2, "Grid-DRS": 0.1, "AA-DRS"
 FACTORS |= {"Layerwise-DRS": 0.05, "RCDRS-Env": 0.02, "RCDRS-NoEnv": 0.022}
 ORIGIN = {"host": "bench-1", "machine": "x86_64 Linux", "device": "cpu", "python": "3.11.7"}
 ORIGIN |= {"torch": "2.13.0", "numpy": "2.4.6"}
-_STEM = re.compile(r"(?P<case>.+?)-(?P<seed>\d+)(?:-K(?P<K>\d+))?")
 
 
 def write_run(plan: Plan, folder: Path, instances: int = 40) -> None:
     """All results that the tables and figures of a plan need, below `folder`."""
     evidence = Evidence(plan)
-    for name in evidence.results:
-        _results(plan, folder / name, instances)
-    for name in evidence.times:
-        _times(plan, folder / name)
-    for name in traced(plan):
-        _trace(folder / name)
-    for name in traced_day(plan):
-        _day(folder / name)
-    for name in [*evidence.results, *evidence.times, *traced(plan), *traced_day(plan)]:
-        note = ORIGIN | {"digest": plan.digest(name)}
-        (folder / name).with_suffix(".origin.json").write_text(json.dumps(note))
+    for key in evidence.results:
+        _results(plan, key, folder / key.path(), instances)
+    for key in evidence.times:
+        _times(plan, key, folder / key.path())
+    for key in traced(plan):
+        _trace(plan, key, folder / key.path())
+    for key in traced_day(plan):
+        _day(folder / key.path())
+    for key in [*evidence.results, *evidence.times, *traced(plan), *traced_day(plan)]:
+        note = ORIGIN | {"digests": plan.digests(key)}
+        (folder / key.path()).with_suffix(".origin.json").write_text(json.dumps(note))
 
 
-def _parse(path: Path) -> tuple[str, dict[str, Any]]:
-    """The case of ``socp-hard-0-K20``, and its columns; times are named without a depth."""
-    found = _STEM.fullmatch(path.stem)
-    assert found is not None
-    family, _, scale = found["case"].partition("-")
-    where: dict[str, Any] = {"family": family, "scale": scale or "-", "seed": int(found["seed"])}
-    return found["case"], where | ({"K": int(found["K"])} if found["K"] else {})
+def _where(key: Key) -> dict[str, Any]:
+    """The columns of a result that tell its setting; times have no depth of their own."""
+    family, _, scale = key.case.partition("-")
+    where = {"experiment": key.experiment, "family": family, "scale": scale or "-"}
+    return where | ({"K": key.K} if key.K else {}) | {"seed": key.seed}
 
 
 def _rng(*names: object) -> np.random.Generator:
     return np.random.default_rng([ord(letter) for letter in "/".join(map(str, names))])
 
 
-def _results(plan: Plan, out: Path, instances: int) -> None:
-    case, where = _parse(out)
-    ablated = out.parent.parent.name == "ablation"
-    kind = "ablation" if ablated else out.parent.name
-    asked = [(out.parent.name, "paper")] if ablated else plan.experiment(case).asked(case)
-    rows, details = [], {}
-    for method, recipe in asked:
-        recipe = recipe or "-"
-        rng, means = _rng(out.stem, method, recipe), {}
-        level = FACTORS.get(method, 0.05) * np.exp(-0.2 * where["K"])
-        for number, metric in enumerate(METRICS):
-            values = level * (1 + number) * (0.5 if recipe == "log_kkt" else 1.0)
-            values = values * np.exp(0.1 * rng.normal() + 0.6 * rng.normal(size=instances))
-            values = np.exp(-values) if metric == "Pass" else values
-            details[f"{method}@{recipe}/{metric}"] = values.astype(np.float32)
-            means[metric] = float(values.astype(np.float32).astype(float).mean())
-        rows.append({"experiment": kind, **where, "method": method, "recipe": recipe} | means)
-    _write(rows, out)
-    if not ablated:
+def _results(plan: Plan, key: Key, out: Path, instances: int) -> None:
+    """One row, with the recipe "-" of what learns nothing as the engine writes it."""
+    learned = plan.experiments[key.experiment].trained(Run(key.method, key.recipe))
+    recipe = key.recipe if learned else "-"
+    rng, means, details = _rng(key.path()), {}, {}
+    level = FACTORS.get(key.method, 0.05) * np.exp(-0.2 * key.K)
+    for number, metric in enumerate(METRICS):
+        values = level * (1 + number) * (0.5 if recipe == "log_kkt" else 1.0)
+        values = values * np.exp(0.1 * rng.normal() + 0.6 * rng.normal(size=instances))
+        values = np.exp(-values) if metric == "Pass" else values
+        details[f"{key.method}@{recipe}/{metric}"] = values.astype(np.float32)
+        means[metric] = float(values.astype(np.float32).astype(float).mean())
+    _write([_where(key) | {"method": key.method, "recipe": recipe} | means], out)
+    if key.experiment != "ablation":
         np.savez_compressed(out.with_suffix(".npz"), allow_pickle=False, **details)
 
 
-def _times(plan: Plan, out: Path) -> None:
-    case, where = _parse(out)
-    experiment, rng = plan.experiment(case), _rng(out.stem)
+def _times(plan: Plan, key: Key, out: Path) -> None:
+    rng = _rng(key.path())
     rows = [
-        {"experiment": experiment.name, **where, "K": K, "method": method}
+        _where(key)
+        | {"K": K, "method": method}
         | {"time_ms": 0.05 + 0.1 * rng.uniform(), "device": "cpu"}
-        for K in experiment.depths(case)
-        for method in dict.fromkeys(method for method, _ in experiment.asked(case))
+        for K in plan.experiments[key.experiment].depths
+        for method in plan.timed(key)
     ]
     _write(rows, out)
 
 
-def _trace(out: Path) -> None:
-    _, where = _parse(out)
+def _trace(plan: Plan, key: Key, out: Path) -> None:
     lines = []
-    for method, recipe in [(m, "paper") for m in Synthetic.learned] + [
-        (m, "log_kkt") for m in RCDRS
-    ]:
-        key = {"experiment": "trace", **where, "method": method, "recipe": recipe}
-        end = _rng(out.stem, method, recipe).uniform(0.5, 1.5)
+    for method, recipe in plan.runs(key):
+        where = _where(key) | {"method": method, "recipe": recipe}
+        end = _rng(key.path(), method, recipe).uniform(0.5, 1.5)
         for series, base in (("alpha", 1.6), ("beta", 0.3)) if method != "L-PDHG" else ():
-            for step in range(where["K"] + 1):
+            for step in range(key.K + 1):
                 middle = base * (1 + 0.1 * end * (1 - np.exp(-step / 4)))
                 values = {"low": 0.97 * middle, "middle": middle, "high": 1.04 * middle}
-                lines.append(key | {"series": series, "step": step} | values)
+                lines.append(where | {"series": series, "step": step} | values)
         for epoch in range(11):
             merit = np.exp(-epoch / 3) + 0.1 * end if recipe == "paper" else -end * epoch
             values = dict.fromkeys(("low", "middle", "high"), merit)
-            lines.append(key | {"series": "merit", "step": epoch} | values)
+            lines.append(where | {"series": "merit", "step": epoch} | values)
     _write(lines, out)
 
 

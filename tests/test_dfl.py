@@ -9,40 +9,32 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import awake, random_tensor
+from conftest import awake, paper, random_tensor, recipe, solver, training
 
+from rcdrs.baselines.grid_drs import select_core
 from rcdrs.experiments import synthetic
+from rcdrs.experiments.base import Run
 from rcdrs.experiments.dfl.data import (
     CONE,
     EQUALITIES,
     FEATURES,
-    SIZES,
     Decisions,
     DecisionSet,
     generate,
 )
-from rcdrs.experiments.dfl.exact import evaluate_exactly, solve
+from rcdrs.experiments.dfl.exact import evaluate_exactly
 from rcdrs.experiments.dfl.methods import (
-    CONTROLLER,
     DECISION_METHODS,
     FIXED_CORE,
-    PRETRAINING,
-    Run,
     evaluate,
     find_decision_method,
-    select_core,
+    score,
 )
 from rcdrs.experiments.dfl.model import CostPredictor, DecisionLoss, DecisionModel, PredictionLoss
-from rcdrs.experiments.dfl.stages import (
-    evaluate_runs,
-    make_instances,
-    time_methods,
-    train_layer,
-    train_model,
-    tune,
-)
-from rcdrs.experiments.staging import KEYS
-from rcdrs.experiments.synthetic.stages import make_recipe
+from rcdrs.experiments.dfl.stages import lesson
+from rcdrs.experiments.engine import KEYS, Asked, make_instances, time_methods, train_run, tune
+from rcdrs.experiments.engine import evaluate as evaluate_runs
+from rcdrs.experiments.exact import solve
 from rcdrs.layer import DRSLayer, read_checkpoint
 from rcdrs.solver.problem import ConicProgram
 
@@ -50,7 +42,9 @@ CPU = torch.device("cpu")
 DEPTH = 3
 CORE = (1.3, 1.0)
 FEW = {"train": 12, "validation": 6, "test": 8}
-SHORT = {"recipe": {"epochs": 3, "batch": 5}}
+SHORT = {"epochs": 3, "batch": 5}
+SOLVER = solver("dfl")
+ONE_PAIR = {"alpha": [1.3], "beta": [1.0], "instances": 6}
 METRICS = ["Regret", "Eq", "Dist", "r_p", "r_d", "r_gap"]
 CONTROLLED = [name for name, method in DECISION_METHODS.items() if method.controlled]
 PAPER = ["PTO", "F-DRS", "Grid-DRS", "AA-DRS", "L-PDHG"] + [
@@ -68,8 +62,9 @@ def model_of(name, data, depth=DEPTH, core=CORE):
     """The model of a method with noise on every weight: an untrained controller is its core."""
     method = find_decision_method(name)
     torch.manual_seed(0)
-    layer = awake(method.build_layer(data.A, depth, core, {}).double(), 0.05)
-    return method.model(layer)
+    model = method.build(data.A, depth, core, SOLVER["controller"])
+    awake(model.layer, 0.05)
+    return model
 
 
 # Instances
@@ -77,7 +72,8 @@ def model_of(name, data, depth=DEPTH, core=CORE):
 
 def test_structure_is_the_papers(data):
     assert (CONE.dim, EQUALITIES, FEATURES) == (49, 18, 20)
-    assert list(SIZES.items()) == [("train", 5000), ("validation", 1500), ("test", 1500)]
+    sizes = paper().dfl.instances.plain()
+    assert list(sizes.items()) == [("train", 5000), ("validation", 1500), ("test", 1500)]
     assert torch.linalg.cond(data.A).item() == pytest.approx(80)
     assert [getattr(data, name).batch for name in FEW] == list(FEW.values())
 
@@ -120,7 +116,7 @@ def test_set_comes_back_from_its_file(tmp_path):
 
 
 def test_foreign_set_is_named(tmp_path):
-    synthetic.generate("socp-small", 0, FEW).save(tmp_path / "set.npz")
+    synthetic.instances.generate("socp-small", 0, FEW).save(tmp_path / "set.npz")
     with pytest.raises(ValueError, match=r"set\.npz is not a readable.*socp-small.*instances dfl"):
         DecisionSet.load(tmp_path / "set.npz")
 
@@ -244,24 +240,31 @@ def test_methods_are_the_papers():
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_recipe_is_the_papers(name):
-    recipe = find_decision_method(name).recipe({})
+def test_recipe_is_the_papers(data, name):
+    found = lesson(data, Run(name), CORE, training("dfl", name))
+    assert (found.train, found.validation, found.reference) == (data.train, data.validation, None)
     expected = PredictionLoss() if name == "PTO" else DecisionLoss(eq=20)
-    assert recipe.loss == expected
-    assert (recipe.epochs, recipe.batch, recipe.learning_rate) == (50, 2500, 1e-3)
-    assert (recipe.weight_decay, recipe.clip, recipe.cosine) == (1e-5, 5.0, False)
+    assert found.recipe.loss == expected
+    assert (found.recipe.epochs, found.recipe.batch, found.recipe.learning_rate) == (50, 2500, 1e-3)
+    assert (found.recipe.weight_decay, found.recipe.clip, found.recipe.cosine) == (1e-5, 5.0, False)
 
 
-def test_pretraining_is_the_papers():
-    recipe, reference = make_recipe("paper", PRETRAINING["paper"])
-    assert (recipe.epochs, recipe.batch, reference) == (80, 2500, "tuned")
+def test_pretraining_is_the_papers(data):
+    found = lesson(data, Run("RCDRS-Env"), CORE, training("dfl", "RCDRS-Env"))
+    assert (found.recipe, found.reference) == (recipe("paper", epochs=80, batch=2500), CORE)
+    assert found.train is data.train.program
+    assert found.validation is data.validation.program
+    found = lesson(data, Run("RCDRS-Env", "log_kkt"), CORE, training("dfl", "RCDRS-Env", "log_kkt"))
+    assert (found.recipe, found.reference) == (recipe("log_kkt", epochs=12), None)
 
 
 def test_layers_have_the_papers_ranges_and_cores(data):
+    ranges = {"rho": (1e-3, 1e3), "alpha": (0.2, 1.8), "beta": (1e-3, 10.0)}
     for name in CONTROLLED:
-        layer = find_decision_method(name).build_layer(data.A, DEPTH, CORE, {})
+        method = find_decision_method(name)
+        layer = method.build(data.A, DEPTH, CORE, SOLVER["controller"]).layer
         config = layer.controller.config
-        assert vars(config.ranges) == CONTROLLER["ranges"]
+        assert vars(config.ranges) == ranges
         assert (config.envelope is None) == ("NoEnv" in name)
         assert layer.core == CORE
     cores = {name: model_of(name, data).layer.options() for name in ("PTO", "F-DRS", "Grid-DRS")}
@@ -278,7 +281,7 @@ def test_core_has_the_lowest_score(data):
         regret = ((part.program.c * z).sum(-1) - optimum) / (1 + optimum.abs())
         eq = (z @ data.A.mT - part.program.b).norm(dim=-1) / (1 + part.program.b.norm(dim=-1))
         scores[core] = float((regret.clamp(min=0) + 0.1 * eq).mean())
-    assert select_core(part, DEPTH, **grid) == min(scores, key=scores.get)
+    assert select_core(part, DEPTH, **grid, scored=6, score=score) == min(scores, key=scores.get)
 
 
 # Metrics
@@ -332,34 +335,39 @@ def test_unbounded_problem_has_no_exact_solution(data):
 def work(tmp_path_factory):
     """Instances, cores, pretrained controllers and the model of every method."""
     folder = tmp_path_factory.mktemp("dfl")
-    make_instances("dfl", 1, FEW, folder / "set.npz")
-    tune(folder / "set.npz", [DEPTH, 4], folder / "cores.json", {"alphas": [1.3], "betas": [1.0]})
-    for layer in ("RCDRS-Env", "RCDRS-NoEnv"):
-        train_layer(*files(folder), DEPTH, layer, "paper", 0, folder / f"{layer}.pt", SHORT, CPU)
-    for name in DECISION_METHODS:
+    make_instances("dfl", "dfl", 1, FEW, folder / "set.npz")
+    for depth in (DEPTH, 4):
+        tune("dfl", folder / "set.npz", depth, ONE_PAIR, folder / f"core-K{depth}.json")
+    for name in ("RCDRS-Env", "RCDRS-NoEnv", *DECISION_METHODS):
         trained(folder, name, folder / f"{name}.pt")
     return folder
 
 
-def files(folder):
-    return folder / "set.npz", folder / "cores.json"
+def files(folder, depth=DEPTH):
+    return folder / "set.npz", folder / f"core-K{depth}.json"
 
 
-def trained(work, name, out, depth=DEPTH, recipe="paper", settings=SHORT):
-    method = find_decision_method(name)
-    pretrained = work / f"{method.layer}.pt" if method.controlled else None
-    train_model(*files(work), depth, name, recipe, 0, out, settings, CPU, pretrained)
+def trained(work, name, out, depth=DEPTH, by="paper", start=..., **parts):
+    """The path of a checkpoint, trained now; by default from the controller of its name."""
+    if start is ...:
+        start = work / f"{name[:-2]}.pt" if name in CONTROLLED else None
+    settings = training("dfl", name, by, **{"recipe": SHORT} | parts)
+    train_run("dfl", *files(work, depth), Run(name, by), settings, 0, out, CPU, start)
     return out
 
 
+def parse(text):
+    return Asked.parse(text, "dfl")
+
+
 def run_of(work, name):
-    return Run.parse(f"{name}@paper={work / name.removesuffix('-Exact')}.pt")
+    return parse(f"{name}@paper={work / name.removesuffix('-Exact')}.pt")
 
 
 @pytest.fixture(scope="module")
 def every(work):
     runs = [run_of(work, name) for name in [*DECISION_METHODS, "PTO-Exact"]]
-    return evaluate_runs(*files(work), DEPTH, runs, {}, CPU)
+    return evaluate_runs("dfl", *files(work), runs, SOLVER, CPU)
 
 
 def test_rows_have_the_keys_and_the_metrics(every):
@@ -422,9 +430,9 @@ def test_frozen_controller_stays_and_joint_one_moves(work, layer):
 
 
 def test_predictors_start_alike_and_end_apart(work, tmp_path):
-    none = {"recipe": {"epochs": 0}}
+    none = {"epochs": 0}
     start = [
-        weights_of(trained(work, name, tmp_path / f"{name}.pt", settings=none), "predictor.")
+        weights_of(trained(work, name, tmp_path / f"{name}.pt", recipe=none), "predictor.")
         for name in ("PTO", "RCDRS-Env-F")
     ]
     end = [weights_of(work / f"{name}.pt", "predictor.") for name in ("PTO", "RCDRS-Env-F")]
@@ -434,7 +442,9 @@ def test_predictors_start_alike_and_end_apart(work, tmp_path):
 
 
 def test_times_are_measured_for_every_method(work):
-    rows = time_methods(*files(work), [DEPTH], DECISION_METHODS, CPU, warm_up=0, repeats=1)
+    instances, core = files(work)
+    settings = SOLVER | {"warm_up": 0, "repeats": 1}
+    rows = time_methods("dfl", instances, [core], DECISION_METHODS, settings, CPU)
     assert list(rows["method"]) == list(DECISION_METHODS)
     assert (rows["time_ms"] > 0).all()
 
@@ -449,41 +459,51 @@ def test_controller_of_another_depth_is_named(work, tmp_path):
 
 def test_controller_of_another_recipe_is_named(work, tmp_path):
     with pytest.raises(ValueError, match=r"RCDRS-Env\.pt was trained for .*paper.*log_kkt"):
-        trained(work, "RCDRS-Env-F", tmp_path / "a.pt", recipe="log_kkt")
+        trained(work, "RCDRS-Env-F", tmp_path / "a.pt", by="log_kkt")
 
 
 def test_controller_of_another_kind_is_named(work, tmp_path):
-    arguments = (*files(work), DEPTH, "RCDRS-Env-J", "paper", 0, tmp_path / "a.pt", SHORT, CPU)
     with pytest.raises(ValueError, match=r"RCDRS-NoEnv\.pt was trained as another method"):
-        train_model(*arguments, work / "RCDRS-NoEnv.pt")
-    with pytest.raises(ValueError, match="pretrained is None, expected a checkpoint"):
-        train_model(*arguments)
+        trained(work, "RCDRS-Env-J", tmp_path / "a.pt", start=work / "RCDRS-NoEnv.pt")
+    with pytest.raises(ValueError, match="start is None, expected a checkpoint of RCDRS-Env@paper"):
+        trained(work, "RCDRS-Env-J", tmp_path / "a.pt", start=None)
 
 
-def test_controller_for_a_method_without_one_is_refused(work, tmp_path):
-    arguments = (*files(work), DEPTH, "PTO", "paper", 0, tmp_path / "a.pt", SHORT, CPU)
-    with pytest.raises(ValueError, match=r"pretrained is .*RCDRS-Env\.pt, expected none for PTO"):
-        train_model(*arguments, work / "RCDRS-Env.pt")
+@pytest.mark.parametrize("name", ["PTO", "RCDRS-Env"])
+def test_controller_for_a_method_without_one_is_refused(work, tmp_path, name):
+    with pytest.raises(ValueError, match=rf"start is .*RCDRS-Env\.pt, expected none for {name}"):
+        trained(work, name, tmp_path / "a.pt", start=work / "RCDRS-Env.pt")
 
 
-def test_recipe_of_a_method_without_controller_is_the_papers(work):
-    with pytest.raises(ValueError, match="PTO has no controller: its recipe is paper"):
-        Run.parse("PTO@log_kkt=a.pt")
-    with pytest.raises(ValueError, match=r"'PTO', expected METHOD@RECIPE=CHECKPOINT"):
-        Run.parse("PTO")
+def test_recipe_of_a_method_without_controller_is_the_papers(work, tmp_path):
+    message = "PTO{} has no controller: its recipe is paper, not log_kkt"
+    for name in ("PTO", "PTO-Exact"):
+        with pytest.raises(ValueError, match=message.format(name.removeprefix("PTO"))):
+            parse(f"{name}@log_kkt=a.pt")
+    with pytest.raises(ValueError, match=message.format("")):
+        training("dfl", "PTO", "log_kkt")
+    run, out = Run("PTO", "log_kkt"), tmp_path / "a.pt"
+    with pytest.raises(ValueError, match=message.format("")):
+        train_run("dfl", *files(work), run, training("dfl", "PTO"), 0, out, CPU)
+    with pytest.raises(ValueError, match="'PTO' does not fit PTO, expected PTO@RECIPE=CHECKPOINT"):
+        parse("PTO")
 
 
-def test_pretraining_is_for_controllers(work, tmp_path):
-    arguments = ("paper", 0, tmp_path / "a.pt", SHORT, CPU)
-    with pytest.raises(ValueError, match=r"'L-PDHG', expected one of RCDRS-Env, RCDRS-NoEnv"):
-        train_layer(*files(work), DEPTH, "L-PDHG", *arguments)
+def test_controllers_are_trained_but_not_evaluated(work, tmp_path):
+    with pytest.raises(ValueError, match=r"'RCDRS-Env', expected one of PTO"):
+        parse("RCDRS-Env@paper=a.pt")
+    with pytest.raises(ValueError, match=r"'Layerwise-DRS', expected one of PTO"):
+        trained(work, "Layerwise-DRS", tmp_path / "a.pt")
+    with pytest.raises(ValueError, match="PTO-Exact has nothing to train"):
+        trained(work, "PTO-Exact", tmp_path / "a.pt")
+    run, out = Run("RCDRS-Env", "mse"), tmp_path / "a.pt"
     with pytest.raises(ValueError, match="unknown recipe 'mse'"):
-        train_layer(*files(work), DEPTH, "RCDRS-Env", "mse", *arguments[1:])
+        train_run("dfl", *files(work), run, training("dfl", "RCDRS-Env"), 0, out, CPU)
 
 
-def test_run_named_twice_is_refused(work):
-    with pytest.raises(ValueError, match=r"same name \(PTO@paper, PTO@paper\)"):
-        evaluate_runs(*files(work), DEPTH, [run_of(work, "PTO")] * 2, {}, CPU)
+def test_run_asked_for_twice_is_refused(work):
+    with pytest.raises(ValueError, match="PTO@paper is asked for twice"):
+        evaluate_runs("dfl", *files(work), [run_of(work, "PTO")] * 2, SOLVER, CPU)
 
 
 @pytest.mark.parametrize(
@@ -495,24 +515,27 @@ def test_run_named_twice_is_refused(work):
     ],
 )
 def test_model_of_another_run_is_named(work, name, file, depth, complaint):
-    run = Run.parse(f"{name}@paper={work / file}.pt")
+    run = parse(f"{name}@paper={work / file}.pt")
     with pytest.raises(ValueError, match=complaint):
-        evaluate_runs(*files(work), depth, [run], {}, CPU)
+        evaluate_runs("dfl", *files(work, depth), [run], SOLVER, CPU)
 
 
 def test_model_of_another_seed_or_core_is_named(work, tmp_path):
-    run = run_of(work, "Grid-DRS")
-    make_instances("dfl", 2, FEW, tmp_path / "set.npz")
+    runs, other = [run_of(work, "Grid-DRS")], (tmp_path / "set.npz", tmp_path / "core.json")
+    make_instances("dfl", "dfl", 2, FEW, other[0])
+    tune("dfl", other[0], DEPTH, ONE_PAIR, other[1])
     with pytest.raises(ValueError, match=r"'seed': 1.*expected.*'seed': 2"):
-        evaluate_runs(tmp_path / "set.npz", work / "cores.json", DEPTH, [run], {}, CPU)
-    cores = {str(DEPTH): {"alpha": 1.6, "beta": 1.0}}
-    (tmp_path / "cores.json").write_text(json.dumps(cores))
+        evaluate_runs("dfl", *other, runs, SOLVER, CPU)
+    with pytest.raises(ValueError, match=r"K3\.json holds the core of dfl, seed 1, .* seed 2"):
+        evaluate_runs("dfl", other[0], files(work)[1], runs, SOLVER, CPU)
+    core = {"case": "dfl", "seed": 1, "depth": DEPTH, "alpha": 1.6, "beta": 1.0}
+    other[1].write_text(json.dumps(core))
     with pytest.raises(ValueError, match=r"'alpha': 1\.3.*expected.*'alpha': 1\.6"):
-        evaluate_runs(work / "set.npz", tmp_path / "cores.json", DEPTH, [run], {}, CPU)
+        evaluate_runs("dfl", files(work)[0], other[1], runs, SOLVER, CPU)
 
 
 def test_settings_and_names_are_checked(work, tmp_path):
-    with pytest.raises(ValueError, match="unknown 'recipes', expected controller and recipe"):
-        trained(work, "PTO", tmp_path / "a.pt", settings={"recipes": {}})
+    with pytest.raises(ValueError, match="unknown 'recipes', expected controller, recipe"):
+        trained(work, "PTO", tmp_path / "a.pt", recipes={})
     with pytest.raises(ValueError, match=r"a\.txt, expected a name that ends in \.pt"):
         trained(work, "PTO", tmp_path / "a.txt")

@@ -12,15 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import grid, paper, solver, training
+from scipy.optimize import linprog
 
+from rcdrs.baselines.registry import find_method
 from rcdrs.baselines.spectral_admm import SpectralLayer
+from rcdrs.experiments.base import Run
 from rcdrs.experiments.dispatch import optimum, stages
 from rcdrs.experiments.dispatch.methods import (
-    CONTROLLER,
     FIXED_CORE,
     METHODS,
-    find_dispatch_method,
-    make_recipe,
     select_core,
 )
 from rcdrs.experiments.dispatch.metrics import DispatchLoss, cost, cost_gap, operate
@@ -34,12 +35,25 @@ from rcdrs.experiments.dispatch.network import (
     NetworkError,
     Site,
 )
-from rcdrs.experiments.dispatch.pictures import stacks
 from rcdrs.experiments.dispatch.scenarios import Climate, ScenarioSet, generate
+from rcdrs.experiments.dispatch.trace import stacks
+from rcdrs.experiments.engine import (
+    KEYS,
+    NOT_LEARNED,
+    Asked,
+    evaluate,
+    make_instances,
+    make_reference,
+    read_core,
+    time_methods,
+    trace,
+    train_run,
+    tune,
+)
 from rcdrs.experiments.instances import case_of
-from rcdrs.experiments.staging import KEYS, NOT_LEARNED, Run, read_core
 from rcdrs.layer import DRSLayer, read_checkpoint
 from rcdrs.reporting.paper_values import paper_values
+from rcdrs.reporting.report.day import draw_day
 from rcdrs.solver.fused import Transition
 from rcdrs.solver.step import rollout
 
@@ -53,6 +67,7 @@ TINY = Network(
     sites=(Site(2, 0.5, "solar"), Site(0, 0.3, "wind")),
     horizon=4,
 )
+SIZES = {"train": 1, "validation": 1, "test": 1}
 METRICS = ["CostGap", "Eq", "Box", "Shed", "Curt", "Reserve", "Emerg", "Pass", "OptGap"]
 NETWORKS = {"six-bus": SIX_BUS, "tiny": TINY}
 
@@ -318,6 +333,17 @@ def test_cost_gap_is_not_negative():
 # Feasibility
 
 
+def feasible_days(program):
+    """Per day: does HiGHS find a point of the equations and bounds, or prove that there is none?"""
+    A, answers = program.A.numpy(), []
+    for b, lower, upper in zip(program.b, program.cone.lower, program.cone.upper, strict=True):
+        bounds = torch.stack([lower, upper], dim=1).numpy()
+        found = linprog(np.zeros(A.shape[1]), A_eq=A, b_eq=b.numpy(), bounds=bounds)
+        assert found.status in (0, 2), found.message  # solved, infeasible
+        answers.append(found.status == 0)
+    return torch.tensor(answers)
+
+
 @pytest.mark.parametrize(
     ("formulation", "level", "share"),
     [
@@ -334,7 +360,7 @@ def test_cost_gap_is_not_negative():
 def test_feasibility_by_highs(formulation, level, share):
     """The printed equality caps the headroom: it can only hold where the load is high."""
     program = days(formulation=formulation, count=10, level=level)
-    feasible = optimum.feasible(program)
+    feasible = feasible_days(program)
     assert {0: "none", 10: "all"}.get(int(feasible.sum()), "some") == share
     assert (~optimum.solve(program).isnan().any(1)).tolist() == feasible.tolist()
 
@@ -468,13 +494,13 @@ def test_other_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match=r"'upside'.*printed, turned, inequality"):
         Dispatch(TINY, "upside")
     with pytest.raises(ValueError, match=r"'dispatch-upside'.*dispatch-printed, dispatch-turned"):
-        stages.make_instances("dispatch-upside", 0, None, tmp_path / "set.npz")
+        make_instances("dispatch", "dispatch-upside", 0, SIZES, tmp_path / "set.npz")
     with pytest.raises(ValueError, match="sizes"):
         generate(0, {"train": 0, "validation": 1, "test": 1}, network=TINY)
     with pytest.raises(ValueError, match=r"'L-PDHG'.*RCDRS-NoEnv"):
-        find_dispatch_method("L-PDHG")
+        find_method("L-PDHG", METHODS)
     with pytest.raises(ValueError, match=r"'fast'.*paper, log_kkt"):
-        make_recipe("fast", {})
+        training("dispatch", "RCDRS-Env", "fast")
 
 
 # Methods
@@ -484,7 +510,7 @@ def test_methods_of_the_tables():
     assert list(METHODS) == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
     program, core = days(TINY), (1.3, 4.0)
     layers = {
-        name: method.build(program.A, program.cone, 3, core, CONTROLLER)
+        name: method.build(program.A, program.cone, 3, core, solver("dispatch")["controller"])
         for name, method in METHODS.items()
     }
     drawn = {"F-DRS": FIXED_CORE, "Grid-DRS": core, "S-ADMM": FIXED_CORE, "AA-DRS": core}
@@ -502,11 +528,14 @@ def test_core_has_the_lowest_merit():
     program = days(TINY, count=8)
     pairs = list(itertools.product((0.8, 1.6), (0.2, 1.0)))
     merits = [float(DispatchLoss().of(program, rollout(program, *p, 4).z).mean()) for p in pairs]
-    assert select_core(program, 4, (0.8, 1.6), (0.2, 1.0)) == pairs[np.argmin(merits)]
+    assert select_core(program, 4, (0.8, 1.6), (0.2, 1.0), 8) == pairs[np.argmin(merits)]
 
 
 def test_paper_recipe():
-    recipe = make_recipe("paper", {})
+    data, run = generate(0, SIZES, network=TINY), Run("RCDRS-Env")
+    lesson = stages.lesson(data, run, FIXED_CORE, training("dispatch", *run))
+    assert (lesson.train, lesson.validation) == (data.train, data.validation)
+    recipe = lesson.recipe
     assert (recipe.epochs, recipe.batch, recipe.learning_rate, recipe.final) == (
         60,
         512,
@@ -514,57 +543,79 @@ def test_paper_recipe():
         0.05,
     )
     assert recipe.cosine
-    changed = make_recipe("paper", {"epochs": 3, "loss": {"shed": 0.0}})
+    assert recipe.loss == DispatchLoss()
+    short = training("dispatch", *run, recipe={"epochs": 3, "loss": {"shed": 0.0}})
+    changed = stages.lesson(data, run, FIXED_CORE, short).recipe
     assert (changed.epochs, changed.loss) == (3, DispatchLoss(shed=0.0))
+
+
+def test_log_kkt_recipe_has_no_gap():
+    """That of the readout is a cone's, not a box's."""
+    written = training("dispatch", "RCDRS-Env", "log_kkt")["recipe"]["loss"]
+    assert written == paper().recipes.log_kkt.loss.plain() | {"gap": 0.0}
 
 
 def test_classical_rows_are_near_the_paper():
     """Eq, Shed, Curt and Emerg of F-DRS and Grid-DRS at K = 10 and 15, as calibrated."""
     data = generate(0, {"train": 1, "validation": 32, "test": 48})
-    paper = paper_values().query("benchmark == 'Dispatch'").set_index(["K", "method", "metric"])
+    printed = paper_values().query("benchmark == 'Dispatch'").set_index(["K", "method", "metric"])
+    few = grid("dispatch", betas=(1, 2, 4))
     for K, method in itertools.product((10, 15), ("F-DRS", "Grid-DRS")):
-        core = FIXED_CORE if method == "F-DRS" else select_core(data.validation, K, betas=(1, 2, 4))
+        core = FIXED_CORE if method == "F-DRS" else select_core(data.validation, K, **few)
         seen = operate(data.test, rollout(data.test, *core, K).z)
         for metric in ("Eq", "Shed", "Curt", "Emerg"):
-            ratio = float(getattr(seen, metric).mean()) / paper["mean"][K, method, metric]
+            ratio = float(getattr(seen, metric).mean()) / printed["mean"][K, method, metric]
             assert 1 / 1.5 < ratio < 1.5, (K, method, metric)
 
 
 # Stages
 
 DEPTH = 3
-SHORT = {"recipe": {"epochs": 4, "batch": 8, "learning_rate": 0.02}, "controller": {"hidden": 8}}
+SHORT = {"epochs": 4, "batch": 8, "learning_rate": 0.02}
+SMALL = {"hidden": 8}
+SOLVER = solver("dispatch", controller=SMALL)
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """Instances of the small network, cores, references and two trained layers."""
+    """Instances of the small network, core, reference and two trained layers."""
     folder = tmp_path_factory.mktemp("dispatch")
     sizes = {"train": 24, "validation": 8, "test": 6}
     generate(2, sizes, "inequality", TINY, Climate(level=1.1)).save(folder / "set.npz")
-    stages.tune(folder / "set.npz", [DEPTH], folder / "cores.json", {"betas": [0.2, 0.5]})
-    files = folder / "set.npz", folder / "cores.json"
-    stages.make_reference(*files, DEPTH, 50, folder / "reference.npz")
+    few = paper().dispatch.grid.but(beta=[0.2, 0.5]).plain()
+    tune("dispatch", folder / "set.npz", DEPTH, few, folder / "core.json")
+    make_reference("dispatch", *files(folder), 50, folder / "reference.npz")
     for name in ("RCDRS-Env", "RCDRS-NoEnv"):
         trained(folder, f"{name}.pt", name)
     return folder
 
 
-def trained(folder, out, method="RCDRS-Env", recipe="paper", settings=SHORT):
-    files = folder / "set.npz", folder / "cores.json"
-    stages.train_layer(*files, DEPTH, method, recipe, 0, folder / out, settings, CPU)
+def files(folder):
+    return folder / "set.npz", folder / "core.json"
+
+
+def trained(folder, out, method="RCDRS-Env", by="paper", **parts):
+    settings = training("dispatch", method, by, **{"recipe": SHORT, "controller": SMALL} | parts)
+    train_run("dispatch", *files(folder), Run(method, by), settings, 0, folder / out, CPU)
     return folder / out
 
 
-def runs(folder):
-    names = [f"{m}@paper={folder / m}.pt" if METHODS[m].learned else m for m in METHODS]
-    return [Run.parse(name) for name in names]
+def runs(folder, *names):
+    return [
+        Asked.parse(f"{m}@paper={folder / m}.pt" if METHODS[m].learned else m, "dispatch")
+        for m in names or METHODS
+    ]
 
 
 @pytest.fixture(scope="module")
 def evaluated(work):
-    files = work / "set.npz", work / "cores.json"
-    return stages.evaluate_runs(*files, DEPTH, runs(work), SHORT, CPU, work / "reference.npz")
+    return evaluate("dispatch", *files(work), runs(work), SOLVER, CPU, work / "reference.npz")
+
+
+def core_of(work):
+    core = read_core(work / "core.json", "dispatch-inequality", 2)
+    assert core.depth == DEPTH
+    return core.pair
 
 
 def test_rows_and_details(work, evaluated):
@@ -593,7 +644,7 @@ def test_rows_and_details(work, evaluated):
 
 def test_row_is_that_of_the_loaded_layer(work, evaluated):
     data = ScenarioSet.load(work / "set.npz")
-    layer = DRSLayer(data.model.A, data.test.cone, DEPTH, *read_core(work / "cores.json", DEPTH))
+    layer = DRSLayer(data.model.A, data.test.cone, DEPTH, *core_of(work))
     seen = operate(data.test, layer.solve(data.test).x)
     row = evaluated[0].set_index("method").loc["Grid-DRS"]
     for metric in seen._fields:
@@ -602,7 +653,7 @@ def test_row_is_that_of_the_loaded_layer(work, evaluated):
 
 def test_reference_is_the_long_run_and_the_optimum(work):
     data = ScenarioSet.load(work / "set.npz")
-    long_run = rollout(data.test, *read_core(work / "cores.json", DEPTH), 50).z
+    long_run = rollout(data.test, *core_of(work), 50).z
     with np.load(work / "reference.npz") as stored:
         np.testing.assert_allclose(stored["reference"], cost(data.test, long_run), rtol=1e-6)
         exact = cost(data.test, optimum.solve(data.test).float())
@@ -617,7 +668,7 @@ def test_training_lowers_the_merit(work, name):
 
 
 def test_training_is_deterministic_and_resumes_to_the_same_bytes(work, tmp_path, monkeypatch):
-    for name in ("set.npz", "cores.json"):
+    for name in ("set.npz", "core.json"):
         (tmp_path / name).write_bytes((work / name).read_bytes())
     assert trained(tmp_path, "a.pt").read_bytes() == (work / "RCDRS-Env.pt").read_bytes()
     clock = SimpleNamespace(monotonic=itertools.count(0, 60).__next__)
@@ -640,7 +691,7 @@ def test_training_is_deterministic_and_resumes_to_the_same_bytes(work, tmp_path,
 
 
 def test_log_kkt_recipe_trains(work):
-    path = trained(work, "log.pt", recipe="log_kkt")
+    path = trained(work, "log.pt", by="log_kkt")
     assert read_checkpoint(path)[0]["trained"] == {
         "case": "dispatch-inequality",
         "seed": 2,
@@ -651,28 +702,34 @@ def test_log_kkt_recipe_trains(work):
 
 
 def test_checkpoint_of_something_else_is_refused(work, tmp_path):
-    files, reference = (work / "set.npz", work / "cores.json"), work / "reference.npz"
+    reference = work / "reference.npz"
     for text, settings, message in (
-        (f"RCDRS-Env@paper={work / 'RCDRS-NoEnv.pt'}", SHORT, "another method"),
-        (f"RCDRS-Env@log_kkt={work / 'RCDRS-Env.pt'}", SHORT, "was trained for"),
-        (f"RCDRS-Env@paper={work / 'RCDRS-Env.pt'}", {}, "another method"),
+        (f"RCDRS-Env@paper={work / 'RCDRS-NoEnv.pt'}", SOLVER, "another method"),
+        (f"RCDRS-Env@log_kkt={work / 'RCDRS-Env.pt'}", SOLVER, "was trained for"),
+        (f"RCDRS-Env@paper={work / 'RCDRS-Env.pt'}", solver("dispatch"), "another method"),
     ):
+        asked = [Asked.parse(text, "dispatch")]
         with pytest.raises(ValueError, match=message):
-            stages.evaluate_runs(*files, DEPTH, [Run.parse(text)], settings, CPU, reference)
+            evaluate("dispatch", *files(work), asked, settings, CPU, reference)
     with pytest.raises(ValueError, match="'recipes'"):
-        trained(work, "x.pt", settings={"recipes": {}})
+        trained(work, "x.pt", recipes={})
     with pytest.raises(ValueError, match="nothing to train"):
         trained(work, "x.pt", "F-DRS")
+    with pytest.raises(ValueError, match="unknown method 'L-PDHG', expected one of F-DRS"):
+        trained(work, "x.pt", "L-PDHG")
     with pytest.raises(ValueError, match=r"\.pt"):
         trained(work, "x.bin")
     np.savez(tmp_path / "short.npz", reference=np.ones(2), optimum=np.ones(2))
     with pytest.raises(ValueError, match="6 test days"):
-        stages.evaluate_runs(*files, DEPTH, runs(work), SHORT, CPU, tmp_path / "short.npz")
+        evaluate("dispatch", *files(work), runs(work), SOLVER, CPU, tmp_path / "short.npz")
+    with pytest.raises(ValueError, match=r"reference is missing: make it with `rcdrs reference`"):
+        evaluate("dispatch", *files(work), runs(work), SOLVER, CPU)
 
 
 def test_times_have_one_row_a_depth_and_method(work):
-    files = work / "set.npz", work / "cores.json"
-    rows = stages.time_methods(*files, [DEPTH], ["F-DRS", "RCDRS-Env"], CPU, 0, 1)
+    instances, core = files(work)
+    settings = SOLVER | {"warm_up": 0, "repeats": 1}
+    rows = time_methods("dispatch", instances, [core], ["F-DRS", "RCDRS-Env"], settings, CPU)
     assert list(rows.columns) == [*KEYS[:-1], "time_ms", "device"]
     assert (rows["time_ms"] > 0).all()
 
@@ -692,10 +749,8 @@ def test_stacks_add_up():
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf"])
 def test_day_is_drawn(work, tmp_path, suffix):
-    files = work / "set.npz", work / "cores.json"
-    chosen = [run for run in runs(work) if run.method.name in ("Grid-DRS", "RCDRS-Env")]
     out = tmp_path / f"day{suffix}"
-    stages.draw_day(*files, DEPTH, chosen, SHORT, 1, out)
+    rows = trace("dispatch", *files(work), runs(work, "Grid-DRS", "RCDRS-Env"), SOLVER, CPU)
+    assert list(rows["schedule"].unique()) == ["Grid-DRS, K = 3", "RCDRS-Env, K = 3", "Optimum"]
+    draw_day(rows).savefig(out)
     assert out.stat().st_size > 5000
-    with pytest.raises(ValueError, match="day is 6, expected 0 to 5"):
-        stages.draw_day(*files, DEPTH, chosen, SHORT, 6, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +11,12 @@ import pandas as pd
 import pytest
 from run_files import write_run
 
-from rcdrs.artifact.config import load
-from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.plan import Plan
 from rcdrs.cli.main import main
 from rcdrs.reporting.coverage import compare
 from rcdrs.reporting.headline import draw, markdown
-from rcdrs.reporting.results import Results
+from rcdrs.reporting.results import Results, read_rows
+from rcdrs.reporting.tables import needs
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,42 +24,43 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Configuration and seed-level files of a run that was made up."""
-    folder, smoke = tmp_path_factory.mktemp("run"), ROOT / "workflow/config/smoke.yaml"
-    plan = Plan.of(load(ROOT / PAPER, smoke, schema=ROOT / SCHEMA), ROOT)
+    folder = tmp_path_factory.mktemp("run")
+    plan = Plan.read(ROOT, ROOT / "workflow/config/smoke.yaml")
     write_run(plan, folder)
-    return plan.config, [folder / name for name in plan.rows_behind("coverage")]
+    keys = [*needs("coverage", plan.config), *needs("coverage_log_kkt", plan.config)]
+    return plan.config, [folder / key.path() for key in dict.fromkeys(keys)]
 
 
 @pytest.fixture(scope="module")
-def rows(run):
-    return pd.concat(map(pd.read_csv, run[1]))
+def results(run):
+    return Results(pd.concat(map(pd.read_csv, run[1])), None, run[0].seeds)
 
 
-def test_table_has_the_papers_values_beside_ours(run, rows):
-    lines = markdown(run[0], rows).splitlines()
+def test_table_has_the_papers_values_beside_ours(run, results):
+    lines = markdown(run[0], results).splitlines()
     assert lines[0] == "| | paper | ours, its recipe | ours, `log_kkt` |"
     assert all(line.count("|") == 5 for line in lines)
     wins = next(line for line in lines if line.startswith("| Best RCDRS gap wins"))
     assert wins.split("|")[2].strip() == "36/36"
-    won = sum(c.won_by(c.rcdrs) for c in _gaps(run, rows))
+    won = sum(c.won_by(c.rcdrs) for c in _gaps(run, results))
     assert wins.split("|")[3].strip() == f"{won}/6"
 
 
-def test_picture_shows_every_setting_in_both_recipes(run, rows):
-    panels = draw(run[0], rows).axes
+def test_picture_shows_every_setting_in_both_recipes(run, results):
+    panels = draw(run[0], results).axes
     shown = sorted(y for axes in panels for line in axes.lines[:1] for y in line.get_ydata())
     assert len(panels) == 3
-    assert shown == sorted(c.ratio for c in _gaps(run, rows))
+    assert shown == sorted(c.ratio for c in _gaps(run, results))
     assert [len(axes.lines) for axes in panels] == [3, 3, 3]  # two recipes, one scale, and 1
 
 
-def _gaps(run, rows):
-    return compare(run[0], Results(rows, None, run[0]["seeds"]), "Gap", "paper")
+def _gaps(run, results):
+    return compare(run[0], results, "Gap", "paper")
 
 
 def test_verb_writes_the_same_bytes_twice(run, tmp_path):
     config, files = run
-    command = ["headline", "--config", json.dumps(config), "--rows", *map(str, files)]
+    command = ["headline", "--config", config.model_dump_json(), "--rows", *map(str, files)]
     for name in ("a", "b"):
         assert main([*command, "--out", str(tmp_path / f"{name}.md")]) == 0
     for suffix in (".md", ".png"):
@@ -78,9 +78,9 @@ def test_readme_shows_the_rendered_table():
 
 def test_readme_tells_what_is_without_the_infeasible_method():
     """Computed from released results; the README's sentence is their summary."""
-    plan = Plan.of(load(ROOT / PAPER, schema=ROOT / SCHEMA), ROOT)
-    rows = pd.concat(pd.read_csv(plan.result(name)) for name in plan.rows_behind("coverage"))
-    results = Results(rows, None, plan.config["seeds"])
+    plan = Plan.read(ROOT)
+    keys = [*needs("coverage", plan.config), *needs("coverage_log_kkt", plan.config)]
+    results = Results(read_rows(map(Path, plan.results(keys))), None, plan.config.seeds)
     told = {}
     for recipe in ("log_kkt", "paper"):
         ratios = []

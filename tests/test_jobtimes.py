@@ -50,12 +50,17 @@ def run(tmp_path):
     [
         (TRAIN.format(12), "train/paper/RCDRS-Env/socp-hard-K20"),
         ("time/socp-hard-0", "time/socp-hard"),
+        (
+            "evaluate/synthetic/socp-hard-0-K20/RCDRS-Env@paper",
+            "evaluate/synthetic/socp-hard-K20/RCDRS-Env@paper",
+        ),
+        ("trace/dispatch-turned-3/RCDRS-Env", "trace/dispatch-turned/RCDRS-Env"),
         ("render/synthetic_k20", "render/synthetic_k20"),
         ("preview", "preview"),
     ],
 )
 def test_kind_of_a_job_leaves_out_its_seed(name, kind):
-    assert kind_of(f"results/paper/benchmarks/{name}.tsv", "results/paper") == kind
+    assert kind_of(f"results/paper/benchmarks/{name}.tsv") == kind
 
 
 def test_times_are_means_over_the_seeds(run):
@@ -110,6 +115,15 @@ def test_estimate_prefers_what_was_measured_here(run):
     assert expected(benchmarks / "preview.tsv") is None
 
 
+def test_unknown_kind_is_expected_to_take_as_long_as_others_of_its_case_and_depth(tmp_path):
+    rows = "evaluate/synthetic/socp-hard"
+    table = [known("paper", f"{rows}-K20", 8.0), known("paper", f"{rows}-K5", 2.0)]
+    expected = Estimate(tmp_path, table)
+    benchmarks = tmp_path / "benchmarks"
+    assert expected(benchmarks / f"{rows}-1-K20/RCDRS-Env@paper.tsv") == 8.0
+    assert expected(benchmarks / f"{rows}-1-K10/RCDRS-Env@paper.tsv") == 5.0
+
+
 def test_estimate_scales_times_of_a_slower_machine(tmp_path):
     expected = Estimate(tmp_path, [known("paper", "time/qp-hard", 50.0, reference=0.5)])
     assert expected(tmp_path / "benchmarks/time/qp-hard-0.tsv") == pytest.approx(10.0)
@@ -131,7 +145,8 @@ def test_one_job_is_not_several():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(45, "45 s"), (12 * 60, "12 min"), (3.4 * 3600, "3.4 h")]
+    ("seconds", "text"),
+    [(0.44, "0.44 s"), (2, "2 s"), (45, "45 s"), (12 * 60, "12 min"), (3.4 * 3600, "3.4 h")],
 )
 def test_duration_in_a_unit_that_fits(seconds, text):
     assert duration(seconds) == text

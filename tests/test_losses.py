@@ -7,14 +7,13 @@ import json
 
 import pytest
 import torch
-from conftest import awake, solved_program, times
+from conftest import awake, log_kkt_loss, solved_program, terminal_loss, times, training
 
 from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State
-from rcdrs.experiments.synthetic.instances import InstanceSet, Split, generate
-from rcdrs.experiments.synthetic.stages import train_layer
+from rcdrs.experiments.base import Run
+from rcdrs.experiments.engine import train_run
+from rcdrs.experiments.synthetic.instances import InstanceSet, generate
 from rcdrs.solver.step import step
-from rcdrs.training.loop import RECIPES
-from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
 CORE = (1.6, 0.5)
 DEPTH = 4
@@ -83,21 +82,21 @@ def defined_loss(program, solution, weights, margin=0.0):
 
 def test_default_weights_are_those_of_the_paper():
     """Table app_rc_hyperparameters."""
-    assert dataclasses.asdict(TerminalLoss()) == WEIGHTS | {"margin": 0.0}
+    assert dataclasses.asdict(terminal_loss()) == WEIGHTS | {"margin": 0.0}
 
 
 @pytest.mark.parametrize("name", ["eq", "con", "mov", "obj", "smooth"])
 def test_each_term_equals_its_formula(program, solution, reference, name):
     """With one weight left, the loss is that term alone."""
-    alone = TerminalLoss(**dict.fromkeys(WEIGHTS, 0.0) | {name: 3.0})
+    alone = terminal_loss(**dict.fromkeys(WEIGHTS, 0.0) | {name: 3.0})
     expected = defined_terms(program, solution)[0][name]
     assert expected.max() > 0
     torch.testing.assert_close(alone(solution, reference), 3 * expected, **CLOSE)
 
 
 def test_dominance_equals_its_formula(program, solution, reference):
-    with_it = TerminalLoss(margin=0.01)(solution, reference)
-    without = TerminalLoss(dom=0.0)(solution, reference)
+    with_it = terminal_loss(margin=0.01)(solution, reference)
+    without = terminal_loss(dom=0.0)(solution, reference)
     terms, base = defined_terms(program, solution)
     merit = sum(WEIGHTS[name] * terms[name] for name in ("eq", "con", "mov", "obj"))
     base_merit = sum(WEIGHTS[name] * base[name] for name in ("eq", "con", "mov"))
@@ -109,18 +108,18 @@ def test_dominance_equals_its_formula(program, solution, reference):
 @pytest.mark.parametrize("removed", [None, *WEIGHTS])
 def test_weight_of_zero_removes_exactly_its_term(program, solution, reference, removed):
     weights = WEIGHTS | ({removed: 0.0} if removed else {})
-    found = TerminalLoss(**weights, margin=0.01)(solution, reference)
+    found = terminal_loss(**weights, margin=0.01)(solution, reference)
     torch.testing.assert_close(found, defined_loss(program, solution, weights, 0.01), **CLOSE)
 
 
 def test_merit_is_the_loss_without_dominance_and_smoothness(solution, reference):
-    bare = TerminalLoss(dom=0.0, smooth=0.0)
-    assert torch.equal(bare(solution, reference), TerminalLoss().merit(solution, reference))
+    bare = terminal_loss(dom=0.0, smooth=0.0)
+    assert torch.equal(bare(solution, reference), terminal_loss().merit(solution, reference))
 
 
 def test_objective_counts_only_where_it_is_worse(solution, reference):
     """Zero up to the reference's objective, then in proportion to the excess."""
-    loss = TerminalLoss(**dict.fromkeys(WEIGHTS, 0.0) | {"obj": 1.0})
+    loss = terminal_loss(**dict.fromkeys(WEIGHTS, 0.0) | {"obj": 1.0})
     own = solution.observation.objective
     for excess in (-1.0, 0.0, 0.5):
         found = loss(solution, reference._replace(objective=own - excess))
@@ -132,16 +131,16 @@ def test_dominance_counts_only_beyond_the_reference(solution, reference):
     """``loss - dom-free loss`` is nonnegative, and zero where the merit is at most M_base."""
     easy = reference._replace(equality=reference.equality + 10)
     hard = reference._replace(equality=torch.zeros_like(reference.equality))
-    without = TerminalLoss(dom=0.0)
-    assert torch.equal(TerminalLoss()(solution, easy), without(solution, easy))
-    assert (TerminalLoss()(solution, hard) >= without(solution, hard)).all()
+    without = terminal_loss(dom=0.0)
+    assert torch.equal(terminal_loss()(solution, easy), without(solution, easy))
+    assert (terminal_loss()(solution, hard) >= without(solution, hard)).all()
 
 
 def test_log_kkt_equals_its_formula(program, solution, reference):
     terms, _ = defined_terms(program, solution)
     squares = 10 * terms["eq"] + 10 * terms["con"] + 0.1 * terms["mov"]
     squares = squares + solution.dual_residual**2 + 3 * solution.gap**2
-    loss = LogKKTLoss()
+    loss = log_kkt_loss()
     torch.testing.assert_close(loss(solution, reference), squares.log(), **CLOSE)
     assert torch.equal(loss.merit(solution, reference), loss(solution, reference))
 
@@ -156,39 +155,25 @@ def test_programs_hold_no_solution():
 
 @pytest.mark.parametrize("method", ["RCDRS-Env", "L-PDHG"])
 @pytest.mark.parametrize("recipe", ["paper", "log_kkt"])
-def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path, monkeypatch):
+def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path):
     """Trained on a file without solutions: the same bytes."""
-    monkeypatch.setattr(
-        "rcdrs.training.loop.RECIPES",
-        {name: dataclasses.replace(recipe, epochs=3) for name, recipe in RECIPES.items()},
-    )
+    settings = training("synthetic", method, recipe, recipe={"epochs": 3})
     complete = generate("socp-small", 0, sizes={"train": 8, "validation": 4, "test": 1})
-    blind = InstanceSet(
-        complete.case,
-        complete.seed,
-        complete.A,
-        {name: without_solution(split) for name, split in complete.splits.items()},
-    )
-    (tmp_path / "cores.json").write_text(json.dumps({"3": {"alpha": 1.6, "beta": 1.0}}))
+    blind = InstanceSet(complete.meta, without_solutions(complete.tensors))
+    core = {"case": "socp-small", "seed": 0, "depth": 3, "alpha": 1.6, "beta": 1.0}
+    (tmp_path / "core.json").write_text(json.dumps(core))
     for name, instances in (("complete", complete), ("blind", blind)):
         instances.save(tmp_path / f"{name}.npz")
-        train_layer(
-            tmp_path / f"{name}.npz",
-            tmp_path / "cores.json",
-            3,
-            method,
-            recipe,
-            0,
-            tmp_path / name / "layer.pt",
-            {},
-            torch.device("cpu"),
-        )
+        files = tmp_path / f"{name}.npz", tmp_path / "core.json"
+        out, on = tmp_path / name / "layer.pt", torch.device("cpu")
+        train_run("synthetic", *files, Run(method, recipe), settings, 0, out, on)
     for file in ("layer.pt", "layer.csv"):
         contents = [(tmp_path / name / file).read_bytes() for name in ("complete", "blind")]
         assert contents[0] == contents[1]
 
 
-def without_solution(split):
-    return Split(
-        split.program, *(torch.full_like(t, torch.nan) for t in (split.x, split.s, split.y))
-    )
+def without_solutions(tensors):
+    """The tensors of a file, with NaN for every x*, s* and lambda*."""
+    known = [name for name in tensors if name.endswith(("_x", "_s", "_y"))]
+    assert len(known) == 9
+    return tensors | {name: torch.full_like(tensors[name], torch.nan) for name in known}

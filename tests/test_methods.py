@@ -6,19 +6,21 @@ import math
 
 import pytest
 import torch
-from conftest import awake, random_tensor, solved_program, times
+from conftest import awake, grid, random_tensor, solved_program, times
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rcdrs import ConicProgram, DRSLayer, Solution, State
 from rcdrs.baselines import aa_drs, spectral_admm
 from rcdrs.baselines.aa_drs import AcceleratedLayer
-from rcdrs.baselines.grid_drs import ALPHAS, BETAS, select_core
+from rcdrs.baselines.grid_drs import select_core
 from rcdrs.baselines.learned_pdhg import PDHGLayer
-from rcdrs.baselines.registry import METHODS, evaluate, find_method
+from rcdrs.baselines.registry import METHODS, find_method
 from rcdrs.baselines.spectral_admm import SpectralLayer, estimate, rescale
 from rcdrs.cones import Nonneg
-from rcdrs.experiments.synthetic.instances import Split, generate
+from rcdrs.experiments.instances import Split
+from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.experiments.synthetic.stages import measure
 from rcdrs.layer import begin
 from rcdrs.solver.fused import EPSILON_C
 from rcdrs.solver.readout import readout
@@ -122,7 +124,7 @@ def test_gradient_agrees_with_a_difference_quotient(name, argument, program):
 
 def test_evaluation_has_every_metric_of_each_instance(data):
     layer = build("RCDRS-Env", data.test.program)
-    found = evaluate(layer, data.test)
+    found = measure(layer, data.test)
     solution = layer.solve(data.test.program)
     expected = data.test.errors(solution.x)._asdict() | {
         "r_p": solution.primal_residual,
@@ -158,9 +160,9 @@ def grid_score(split, alpha, beta, depth):
 
 @pytest.mark.parametrize("depth", [2, 8])
 def test_grid_selects_the_pair_of_lowest_score(data, depth):
-    pairs = [(alpha, beta) for alpha in ALPHAS for beta in BETAS]
+    pairs = [(alpha, beta) for alpha in grid()["alphas"] for beta in grid()["betas"]]
     best = min(pairs, key=lambda pair: grid_score(data.validation, *pair, depth))
-    assert select_core(data.validation, depth) == best
+    assert select_core(data.validation, depth, **grid()) == best
     assert build("Grid-DRS", data.test.program).options() == {"alpha": 1.6, "beta": 1.0}
 
 
@@ -168,9 +170,13 @@ def test_grid_scores_at_most_128_instances():
     validation = generate("socp-small", 0, {"train": 1, "validation": 130, "test": 1}).validation
     x = validation.x.clone()
     x[128:] = math.nan
-    core = select_core(validation[:128], 4)
-    assert core != (ALPHAS[0], BETAS[0])  # what scores that are all NaN would leave
-    assert select_core(Split(validation.program, x, validation.s, validation.y), 4) == core
+    core = select_core(validation[:128], 4, **grid())
+    assert core != (
+        grid()["alphas"][0],
+        grid()["betas"][0],
+    )  # what scores that are all NaN would leave
+    without = Split(validation.program, x, validation.s, validation.y)
+    assert select_core(without, 4, **grid()) == core
 
 
 # Spectral ADMM

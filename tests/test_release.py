@@ -5,137 +5,231 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import awake
-from run_files import write_run
 
 import rcdrs
-from rcdrs.artifact.config import load
 from rcdrs.artifact.hooks import source
-from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.plan import PAPER, Plan
 from rcdrs.artifact.pretrained import NotReleased
-from rcdrs.artifact.release import LAYER_SEED, MANIFEST, DamagedRelease, origin, release
+from rcdrs.artifact.release import (
+    LAYER_SEED,
+    MANIFEST,
+    DamagedRelease,
+    Released,
+    origin,
+    read_origin,
+    release,
+)
 from rcdrs.baselines.registry import find_method
 from rcdrs.cli import results as commands
 from rcdrs.experiments.dispatch import scenarios
 from rcdrs.experiments.synthetic.instances import generate
-from rcdrs.reporting.report.controller import traced
-from rcdrs.reporting.report.page import report
 
 ROOT = Path(__file__).parents[1]
 CASE, DEPTH = "qp-small", 5
-ROWS = f"synthetic/{CASE}-0-K{DEPTH}.csv"
-LAYER = f"checkpoints/log_kkt/RCDRS-Env/{CASE}-0-K{DEPTH}.pt"
-DAYS = f"dispatch/dispatch-inequality-0-K{DEPTH}.csv"
+ROW = Key("rows", "synthetic", CASE, 0, DEPTH, "RCDRS-Env", "log_kkt")
+LAYER = replace(ROW, kind="checkpoints")
+OTHER = replace(ROW, method="Grid-DRS", recipe="paper")
+DAYS = Key("rows", "dispatch", "dispatch-inequality", 0, DEPTH, "RCDRS-Env", "log_kkt")
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A folder with the configuration, and a run that is not finished."""
-    for name in (PAPER, SCHEMA):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, tmp_path / name)
+    (tmp_path / PAPER).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(ROOT / PAPER, tmp_path / PAPER)
     monkeypatch.chdir(tmp_path)
-    train(tmp_path, CASE)
-    evaluate(tmp_path, ROWS)
+    train(tmp_path, LAYER)
+    evaluate(tmp_path, ROW)
     return tmp_path
 
 
 def plan_of(checkout, *files):
-    return Plan.of(load(checkout / PAPER, *files, schema=checkout / SCHEMA), checkout)
+    return Plan.read(checkout, *files)
 
 
 def run_of(checkout):
     return checkout / plan_of(checkout).folder
 
 
-def train(checkout, case, seed=0, method="RCDRS-Env", recipe="log_kkt"):
+def train(checkout, key):
     """A checkpoint with the times of its job."""
-    if case.startswith("dispatch"):
-        formulation = scenarios.formulation_of(case)
-        days = scenarios.generate(seed, {"train": 1, "validation": 1, "test": 1}, formulation)
+    sizes = {"train": 1, "validation": 1, "test": 1}
+    if key.experiment == "dispatch":
+        days = scenarios.generate(key.seed, sizes, scenarios.formulation_of(key.case))
         A, cone = days.model.A, days.test.cone
     else:
-        data = generate(case, seed, {"train": 1, "validation": 1, "test": 1})
+        data = generate(key.case, key.seed, sizes)
         A, cone = data.A, data.case.cone
-    layer = awake(find_method(method).build(A, cone, DEPTH, (1.6, 0.3)))
-    path = run_of(checkout) / f"checkpoints/{recipe}/{method}/{case}-{seed}-K{DEPTH}.pt"
+    layer = awake(find_method(key.method).build(A, cone, key.K, (1.6, 0.3)))
+    path = run_of(checkout) / replace(key, kind="checkpoints").path()
     layer.save(path)
-    benchmark = run_of(checkout) / f"benchmarks/train/{recipe}/{method}/{path.stem}.tsv"
+    name = path.relative_to(run_of(checkout)).with_suffix(".tsv")
+    benchmark = run_of(checkout) / "benchmarks/train" / name.relative_to("checkpoints")
     benchmark.parent.mkdir(parents=True, exist_ok=True)
     benchmark.write_text("s\th:m:s\n12.5\t0:00:12\n")
     return layer
 
 
-def evaluate(checkout, name, text="method,Gap\nRCDRS-Env,0.5\n", settings=None):
-    rows = run_of(checkout) / name
-    rows.parent.mkdir(parents=True, exist_ok=True)
-    rows.write_text(text)
-    digest = plan_of(checkout).digest(name) | (settings or {})
-    rows.with_suffix(".origin.json").write_text(json.dumps(origin(digest, "cpu")))
+def evaluate(checkout, key, gap="0.5", digests=None):
+    """A row, with its details and where it comes from."""
+    path = run_of(checkout) / key.path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    family, _, scale = key.case.partition("-")
+    recipe = key.recipe if key.method.startswith("RCDRS") else "-"
+    cells = [key.experiment, family, scale, str(key.K), str(key.seed), key.method, recipe, gap]
+    path.write_text(f"experiment,family,scale,K,seed,method,recipe,Gap\n{','.join(cells)}\n")
+    np.savez_compressed(path.with_suffix(".npz"), **{f"{key.method}@{recipe}/Gap": np.ones(3)})
+    digests = plan_of(checkout).digests(key) if digests is None else digests
+    path.with_suffix(".origin.json").write_text(json.dumps(origin(digests, "cpu")))
 
 
-def released(checkout):
+def released(checkout, **changes):
     plan = plan_of(checkout)
-    return release(run_of(checkout), checkout / "results/released", plan.digest)
+    arguments = {"key_of": plan.key, "current": plan.known_digests} | changes
+    return release(run_of(checkout), checkout / "results/released", **arguments)
 
 
 def manifest(checkout):
-    return json.loads((checkout / "results/released" / MANIFEST).read_text())
+    return json.loads((checkout / "results/released" / MANIFEST).read_text())["files"]
+
+
+def files_of(checkout):
+    """Content and time of everything that is released."""
+    folder = checkout / "results/released"
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def lines_of(checkout, key):
+    return (checkout / "results/released" / key.released()).read_bytes().splitlines()
 
 
 # In parts
 
 
 def test_parts_of_an_unfinished_run_add_up(checkout):
-    assert released(checkout)["released"] == [ROWS, LAYER]
-    other = ROWS.replace("-0-", "-1-")
+    assert released(checkout)["released"] == [ROW.path()]
+    other = replace(ROW, seed=1)
     evaluate(checkout, other)
-    train(checkout, CASE, seed=1)
+    train(checkout, other)
     told = released(checkout)
-    assert (told["released"], told["unchanged"]) == ([other], [ROWS, LAYER])
-    (run_of(checkout) / ROWS).unlink()  # as in another run, which has not come so far
+    assert (told["released"], told["unchanged"]) == ([other.path()], [ROW.path()])
+    (run_of(checkout) / ROW.path()).unlink()  # as in another run, which has not come so far
     assert released(checkout)["released"] == []
-    assert manifest(checkout).keys() == {ROWS, LAYER, other}
+    rows = {ROW.released(), other.released()}
+    details = {name.replace(".csv", ".npz") for name in rows}
+    assert manifest(checkout).keys() == {*rows, *details, LAYER.released()}
+
+
+def test_row_joins_those_of_its_setting(checkout):
+    """And leaves their bytes as they are, down to the last digit."""
+    evaluate(checkout, ROW, gap="0.10000000000000000555")
+    released(checkout)
+    before = lines_of(checkout, ROW)
+    evaluate(checkout, OTHER, gap="3.1470683392598175e-08")
+    assert released(checkout)["released"] == [OTHER.path()]
+    assert lines_of(checkout, ROW) == [
+        *before,
+        b"synthetic,qp,small,5,0,Grid-DRS,-,3.1470683392598175e-08",
+    ]
+    entry = manifest(checkout)[ROW.released()]
+    assert entry["digests"] == {
+        key.run: plan_of(checkout).digests(key)[key.run] for key in (ROW, OTHER)
+    }
+    with np.load((checkout / "results/released" / ROW.released()).with_suffix(".npz")) as details:
+        assert set(details) == {"RCDRS-Env@log_kkt/Gap", "Grid-DRS@-/Gap"}
+    evaluate(checkout, OTHER, gap="4.5")
+    assert released(checkout)["released"] == [OTHER.path()]
+    assert lines_of(checkout, ROW) == [*before, b"synthetic,qp,small,5,0,Grid-DRS,-,4.5"]
+
+
+def test_row_of_one_run_does_not_need_the_others(checkout):
+    """The row beside it may be of another code: it stays, and stays stale."""
+    old = {OTHER.run: "older older"}
+    evaluate(checkout, OTHER, digests=old)
+    released(checkout, current=lambda key: old if key == OTHER else {})
+    assert released(checkout)["stale"] == [OTHER.path()]
+    plan = plan_of(checkout)
+    assert plan.released_states() == {"current": 1, "stale": 1}
+    assert plan.released.state(OTHER, plan.digests(OTHER)) == "stale"
+    folder = checkout / "results/released"
+    assert plan.results([OTHER, ROW]) == [str(folder / ROW.released()), f"{plan.folder}/{OTHER}"]
 
 
 def test_what_is_unchanged_is_not_written_again(checkout):
     """Or every table would be older than its numbers."""
+    evaluate(checkout, OTHER)
     released(checkout)
-    path = checkout / "results/released" / ROWS
-    os.utime(path, (1, 1))
-    released(checkout)
-    assert path.stat().st_mtime == 1
-    path.unlink()
-    assert released(checkout)["released"] == [ROWS]
+    before, entries = files_of(checkout), manifest(checkout)
+    note = (run_of(checkout) / ROW.path()).with_suffix(".origin.json")
+    note.write_text(note.read_text().replace('"host": "', '"host": "other-'))
+    told = released(checkout)
+    assert told == {"released": [], "unchanged": [OTHER.path(), ROW.path()], "stale": []}
+    assert files_of(checkout) == before
+    assert manifest(checkout) == entries
 
 
 def test_recomputed_result_replaces_the_released_one(checkout):
     released(checkout)
-    evaluate(checkout, ROWS, text="method,Gap\nRCDRS-Env,0.4\n")
-    assert released(checkout)["released"] == [ROWS]
-    assert plan_of(checkout).result(ROWS) == str(checkout / "results/released" / ROWS)
+    evaluate(checkout, ROW, gap="0.4")
+    assert released(checkout)["released"] == [ROW.path()]
+    assert plan_of(checkout).result(ROW) == str(checkout / "results/released" / ROW.released())
+    assert lines_of(checkout, ROW)[1:] == [b"synthetic,qp,small,5,0,RCDRS-Env,log_kkt,0.4"]
 
 
 def test_entry_says_where_and_how_long(checkout):
     released(checkout)
-    entry = manifest(checkout)[LAYER]
+    entry = manifest(checkout)[LAYER.released()]
     assert entry["seconds"] == 12.5
-    assert {"sha256", "digest", "host", "machine", "device", "cpu", "torch"} <= entry.keys()
-    assert "seconds" not in manifest(checkout)[ROWS]  # was never measured
-
-
-def test_released_file_that_no_longer_holds_is_told(checkout):
+    assert {"sha256", "digests", "host", "machine", "device", "cpu", "torch"} <= entry.keys()
+    assert entry["digests"] == plan_of(checkout).digests(LAYER)
+    assert "seconds" not in manifest(checkout)[ROW.released()]  # was never measured
+    evaluate(checkout, ROW, gap="0.4")
+    benchmark = run_of(checkout) / "benchmarks/evaluate" / ROW.path()
+    benchmark.parent.mkdir(parents=True)
+    benchmark.with_suffix(".tsv").write_text("s\th:m:s\n1.5\t0:00:01\n")
     released(checkout)
-    plan = Plan.of(load(checkout / PAPER, schema=checkout / SCHEMA) | {"seeds": [0]}, checkout)
-    changed = {"code": "other", "settings": "other"}
-    told = release(run_of(checkout), checkout / "results/released", lambda name: changed)
-    assert told["stale"] == [ROWS]
-    assert told["outdated"] == [LAYER, ROWS]
-    assert plan.result(ROWS).endswith(f"released/{ROWS}")  # of this code it still does
+    assert manifest(checkout)[ROW.released()]["seconds"] == 1.5
+
+
+def test_result_that_no_longer_holds_is_told(checkout, monkeypatch, capsys):
+    released(checkout)
+    other = {ROW.run: "other other"}
+    assert released(checkout, current=lambda key: other)["stale"] == [ROW.path()]
+    assert plan_of(checkout).result(ROW).endswith(f"released/{ROW.released()}")  # it still does
+    monkeypatch.setattr(commands, "ROOT", checkout)
+    path = checkout / PAPER
+    path.write_text(path.read_text().replace("epochs: 30", "epochs: 31"))
+    assert rcdrs_cli("release") == 0
+    told = capsys.readouterr().out
+    assert f"stale: 1 ({ROW.path()}" in told
+    assert "1 results in " in told
+    assert "no longer hold and are not used: release them again" in told
+
+
+def test_result_of_a_variant_that_is_gone_is_stale(checkout):
+    gone = Key("rows", "ablation", "socp-medium", 0, 10, "gone")
+    evaluate(checkout, gone, digests={"gone@paper": "a b"})
+    assert released(checkout)["stale"] == [gone.path()]
+
+
+def test_times_of_more_than_is_asked_for_are_released(checkout):
+    plan, key = plan_of(checkout), Key("times", "dfl", "dfl", 0)
+    path = run_of(checkout) / key.path()
+    path.parent.mkdir(parents=True)
+    path.write_text("method,time_ms\nPTO,0.5\n")
+    note = origin(plan.digests(key) | {"PTO K40": "a b"}, "cpu")
+    path.with_suffix(".origin.json").write_text(json.dumps(note))
+    assert key.path() in released(checkout)["released"]
+    assert plan_of(checkout).state(key) == "released"
 
 
 def test_run_of_other_settings_does_not_replace_the_papers(checkout, monkeypatch, capsys):
@@ -144,8 +238,7 @@ def test_run_of_other_settings_does_not_replace_the_papers(checkout, monkeypatch
     before = manifest(checkout)
     smoke = checkout / "smoke.yaml"
     smoke.write_text("run: paper\nsynthetic: { instances: { train: 24 } }\n")
-    digest = plan_of(checkout, smoke).digest(ROWS)
-    evaluate(checkout, ROWS, text="method,Gap\nRCDRS-Env,9.0\n", settings=digest)
+    evaluate(checkout, ROW, gap="9.0", digests=plan_of(checkout, smoke).digests(ROW))
     monkeypatch.setattr(commands, "ROOT", checkout)
     assert rcdrs_cli("release", "--configfile", str(smoke)) == 0
     assert "stale: 1" in capsys.readouterr().out
@@ -158,29 +251,126 @@ def rcdrs_cli(*words):
     return main(list(words))
 
 
+# Files of a former layout, and damaged ones
+
+
+@pytest.mark.parametrize(
+    "name", ["synthetic/socp-hard-0-K20.csv", "ablation/mlp/socp-medium-0-K10.csv"]
+)
+def test_run_of_a_former_layout_is_named_with_what_to_do(checkout, name):
+    path = run_of(checkout) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("method,Gap\nRCDRS-Env,0.5\n")
+    path.with_suffix(".origin.json").write_text(json.dumps({"digest": {"code": "a"}}))
+    message = rf"{name} is of a former layout.*delete it .* and run the workflow again"
+    with pytest.raises(ValueError, match=message):
+        released(checkout)
+    assert not (checkout / "results/released" / MANIFEST).exists()
+
+
+def test_manifest_of_a_former_layout_is_named_with_what_to_do(checkout):
+    folder = checkout / "results/released"
+    folder.mkdir(parents=True)
+    (folder / MANIFEST).write_text('{"synthetic/socp-hard-0-K20.csv": {"sha256": "0"}}')
+    with pytest.raises(DamagedRelease, match=r"manifest of a former layout: restore it with `git"):
+        released(checkout)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"digests": "a b"}', '{"digest": {}}'])
+def test_damaged_note_is_named_with_what_to_do(checkout, text):
+    rows = run_of(checkout) / ROW.path()
+    note = rows.with_suffix(".origin.json")
+    note.write_text(text)
+    message = rf"{note.name} does not say where {rows.name} comes from .*: delete both and run"
+    for call in (lambda: read_origin(rows), lambda: released(checkout)):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_result_without_a_note_is_no_ones(checkout):
+    rows = run_of(checkout) / ROW.path()
+    rows.with_suffix(".origin.json").unlink()
+    assert read_origin(rows) == {}
+    assert plan_of(checkout).state(ROW) == "missing"
+    assert released(checkout) == {"released": [], "unchanged": [], "stale": []}
+
+
+def altered(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = [(altered, "differs from its manifest"), (Path.unlink, "in the manifest but not there")]
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+def test_damaged_layer_is_named(checkout, damage, message):
+    released(checkout)
+    damage(checkout / "results/released" / LAYER.released())
+    with pytest.raises(DamagedRelease, match=f"{CASE}-0-K{DEPTH}.pt .*{message}"):
+        rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+@pytest.mark.parametrize("suffix", [".csv", ".npz"])
+def test_damaged_rows_and_details_are_named(checkout, suffix, damage, message):
+    released(checkout)
+    path = (checkout / "results/released" / ROW.released()).with_suffix(suffix)
+    damage(path)
+    with pytest.raises(DamagedRelease, match=f"{path.name} .*{message}"):
+        plan_of(checkout).result(ROW)
+
+
+@pytest.mark.parametrize(("damage", "_"), DAMAGES)
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".pt"])
+def test_damaged_file_is_repaired_by_another_release(checkout, suffix, damage, _):
+    evaluate(checkout, OTHER)
+    released(checkout)
+    before = {name: content for name, (content, _) in files_of(checkout).items()}
+    key = LAYER if suffix == ".pt" else ROW
+    damage((checkout / "results/released" / key.released()).with_suffix(suffix))
+    assert ROW.path() in released(checkout)["released"]
+    assert {name: content for name, (content, _) in files_of(checkout).items()} == before
+    rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
+    assert plan_of(checkout).state(OTHER) == "released"
+
+
+def test_release_does_not_vouch_for_altered_rows(checkout):
+    """What a run does not have is lost with the altered file: it is missing, not made good."""
+    evaluate(checkout, OTHER)
+    released(checkout)
+    (run_of(checkout) / OTHER.path()).unlink()
+    altered(checkout / "results/released" / ROW.released())
+    assert released(checkout)["released"] == [ROW.path()]
+    plan = plan_of(checkout)
+    assert (plan.state(ROW), plan.state(OTHER)) == ("released", "missing")
+    assert len(lines_of(checkout, ROW)) == 2
+
+
 # Trained layers
 
 
 def test_layers_of_one_seed_are_released(checkout):
-    train(checkout, CASE, seed=1)
-    train(checkout, CASE, method="Layerwise-DRS", recipe="paper")
-    train(checkout, CASE, method="RCDRS-NoEnv", recipe="paper")
-    for name in (ROWS, ROWS.replace("-0-", "-1-")):
-        evaluate(checkout, name)
-    layers = [name for name in released(checkout)["released"] if name.endswith(".pt")]
+    no_envelope = replace(ROW, method="RCDRS-NoEnv", recipe="paper")
+    for key in (replace(ROW, seed=1), replace(ROW, method="Layerwise-DRS"), no_envelope):
+        train(checkout, key)
+        evaluate(checkout, key)
+    released(checkout)
+    layers = {name for name in manifest(checkout) if name.endswith(".pt")}
     assert LAYER_SEED == 0
-    assert layers == [LAYER, f"checkpoints/paper/RCDRS-NoEnv/{CASE}-0-K{DEPTH}.pt"]
+    assert layers == {LAYER.path(), replace(no_envelope, kind="checkpoints").path()}
 
 
 def test_layer_that_is_newer_than_its_rows_waits_for_them(checkout):
-    rows = run_of(checkout) / ROWS
-    os.utime(rows, (1, 1))
-    assert released(checkout)["released"] == [ROWS]
+    os.utime(run_of(checkout) / ROW.path(), (1, 1))
+    assert released(checkout)["released"] == [ROW.path()]
+    assert LAYER.path() not in manifest(checkout)
 
 
 def test_layer_in_two_lines(checkout):
-    trained = train(checkout, CASE)
-    evaluate(checkout, ROWS)
+    trained = train(checkout, LAYER)
+    evaluate(checkout, ROW)
     released(checkout)
     layer, data = rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
     program = data.test.program
@@ -191,52 +381,15 @@ def test_layer_in_two_lines(checkout):
 
 
 def test_layer_of_dispatch(checkout):
-    train(checkout, "dispatch-inequality")
+    train(checkout, DAYS)
     evaluate(checkout, DAYS)
     released(checkout)
     layer, data = rcdrs.pretrained("dispatch-inequality", depth=DEPTH, root=checkout)
     assert layer.solve(data.test[:2]).x.isfinite().all()
 
 
-def altered(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [(altered, "differs from its manifest"), (Path.unlink, "in the manifest but not there")],
-)
-def test_damaged_layer_is_named(checkout, damage, message):
-    released(checkout)
-    damage(checkout / "results/released" / LAYER)
-    with pytest.raises(DamagedRelease, match=f"{CASE}-0-K{DEPTH}.pt .*{message}"):
-        rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
-
-
-def test_damaged_file_is_repaired_by_another_release(checkout):
-    released(checkout)
-    altered(checkout / "results/released" / LAYER)
-    assert released(checkout)["released"] == [LAYER]
-    rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [(altered, "differs from its manifest"), (Path.unlink, "in the manifest but not there")],
-)
-@pytest.mark.parametrize("suffix", [".csv", ".npz"])
-def test_damaged_rows_and_details_are_named(checkout, suffix, damage, message):
-    (run_of(checkout) / ROWS).with_suffix(".npz").write_bytes(b"details of instances")
-    released(checkout)
-    path = (checkout / "results/released" / ROWS).with_suffix(suffix)
-    damage(path)
-    with pytest.raises(DamagedRelease, match=f"{path.name} .*{message}"):
-        plan_of(checkout).result(ROWS)
-
-
 def test_layer_that_is_not_released_is_told_how_to_make(checkout):
+    Released(checkout / "results/released").write()
     with pytest.raises(NotReleased, match=f"snakemake --cores 2 results/paper/{LAYER}"):
         rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
     released(checkout)
@@ -254,6 +407,7 @@ def test_layer_that_is_not_released_is_told_how_to_make(checkout):
     ],
 )
 def test_wrong_argument_is_named(checkout, arguments, message):
+    released(checkout)
     given = {"case": CASE, "depth": DEPTH, "root": checkout} | arguments
     with pytest.raises(ValueError, match=message):
         rcdrs.pretrained(**given)
@@ -262,7 +416,8 @@ def test_wrong_argument_is_named(checkout, arguments, message):
 def test_layer_of_other_code_is_a_warning(checkout):
     released(checkout)
     path = checkout / "results/released" / MANIFEST
-    path.write_text(path.read_text().replace(plan_of(checkout).digest(LAYER)["code"], "older"))
+    code = plan_of(checkout).digests(LAYER)[LAYER.run].split()[0]
+    path.write_text(path.read_text().replace(code, "older"))
     with pytest.warns(UserWarning, match=f"{LAYER} was trained by other code"):
         rcdrs.pretrained(CASE, depth=DEPTH, root=checkout)
 
@@ -277,20 +432,26 @@ def test_line_says_where_the_numbers_come_from(checkout):
     assert line.startswith("numbers come from 1 released result in ")
     assert f"torch {torch.__version__.partition('+')[0]}" in line
     assert "--config results=recompute" in line
-    other = load(checkout / PAPER, schema=checkout / SCHEMA) | {"results": "recompute"}
-    assert source(Plan.of(other, checkout)) == ""
     changed = checkout / "changed.yaml"
+    changed.write_text("results: recompute\n")
+    assert source(plan_of(checkout, changed)) == ""
     changed.write_text("synthetic: { instances: { train: 24 } }\n")
     assert source(plan_of(checkout, changed)) == ""
 
 
 def test_report_is_complete_from_released_data_alone(checkout):
+    from run_files import write_run
+
+    from rcdrs.reporting.report.controller import traced
+    from rcdrs.reporting.report.page import report
+
     smoke = ROOT / "workflow/config/smoke.yaml"
     plan = plan_of(checkout, smoke)
     write_run(plan, Path(plan.folder))
     report(plan, Path("computed.html"))
-    told = release(Path(plan.folder), checkout / "results/released", plan.digest)
-    assert set(traced(plan)) <= set(told["released"])  # with the training curves
+    folder = checkout / "results/released"
+    told = release(Path(plan.folder), folder, plan.key, plan.known_digests)
+    assert {key.path() for key in traced(plan)} <= set(told["released"])  # with training curves
     shutil.rmtree(checkout / plan.folder)
     report(plan_of(checkout, smoke), Path("released.html"))
     pages = [Path(f"{name}.html").read_text() for name in ("computed", "released")]

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -17,30 +18,36 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import torch
-from conftest import awake
+from conftest import ROOT, awake, solver
+from matplotlib.figure import Figure
 from run_files import write_run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from rcdrs.artifact.config import load
-from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.plan import Plan
 from rcdrs.baselines.registry import find_method
-from rcdrs.experiments.dispatch.stages import make_instances as make_scenarios
-from rcdrs.experiments.dispatch.trace import trace_day
-from rcdrs.experiments.staging import Run
+from rcdrs.experiments.engine import Asked, make_instances, trace
 from rcdrs.experiments.synthetic.instances import generate
-from rcdrs.experiments.synthetic.trace import trace_runs
 from rcdrs.reporting.paper_values import paper_values
-from rcdrs.reporting.report.charts import Line, Look, Range, lines, ranges
+from rcdrs.reporting.render import HTML
 from rcdrs.reporting.report.controller import traced
+from rcdrs.reporting.report.day import draw_day, parts
+from rcdrs.reporting.report.drawing import (
+    BOTTOM,
+    HEIGHT,
+    Curve,
+    lines,
+    look,
+    ranges,
+    scale,
+    tick_label,
+)
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.grids import paper_cell
-from rcdrs.reporting.report.latex import to_html
-from rcdrs.reporting.report.page import report
-from rcdrs.reporting.report.scales import Scale, tick_label
+from rcdrs.reporting.report.page import report, sections
 from rcdrs.reporting.tables import TABLES, values
+from rcdrs.reporting.tables.methods import Methods
 
-ROOT = Path(__file__).parents[1]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run")
 FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-sync")
@@ -53,9 +60,8 @@ Method,order,does not hold,A < B & C,Table 2,0.5,1.2,<worst>,order,,,snakemake c
 
 @cache
 def plan_of(*names):
-    files = [ROOT / PAPER, *(ROOT / f"workflow/config/{name}.yaml" for name in names)]
-    config = load(*files, schema=ROOT / SCHEMA) | {"seeds": [0, 1]}
-    return Plan.of(config, ROOT)
+    plan = Plan.read(ROOT, *(ROOT / f"workflow/config/{name}.yaml" for name in names))
+    return replace(plan, config=plan.config.but(seeds=[0, 1]))
 
 
 class Page(HTMLParser):
@@ -105,81 +111,94 @@ def part(run, tmp_path):
 # The pieces
 
 
-@pytest.mark.parametrize(
-    ("latex", "html"),
-    [
-        (r"\(3.15\mathrm{e}{-1}\!\pm\!3.07\mathrm{e}{-2}\)", "3.15e-1 &plusmn; 3.07e-2"),
-        (r"\(\mathbf{0.042}\)", "<b>0.042</b>"),
-        (r"\textsc{RCDRS-Env}, \texttt{log\_kkt}", "RCDRS-Env, <code>log_kkt</code>"),
-        (r"\((\mathcal{Q}^r_{3})^{32}\)", "(<i>Q</i><sup>r</sup><sub>3</sub>)<sup>32</sup>"),
-        (r"\(k_0=80,\; s_\alpha=0.25\)", "k<sub>0</sub>=80, s<sub>&alpha;</sub>=0.25"),
-        (r"33.1\% of {\tiny x} -- a<b", "33.1% of x \N{EN DASH} a&lt;b"),
-    ],
-)
-def test_latex_of_the_tables_as_html(latex, html):
-    assert to_html(latex) == html
-
-
-@pytest.mark.parametrize("latex", [r"\frac{1}{2}", r"\mathbf{1", "1\\"])
-def test_latex_that_is_not_known_is_an_error(latex):
-    with pytest.raises(ValueError, match=r"not known|lacks|ends"):
-        to_html(latex)
-
-
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (3e-5, 0.4), (1.6, 1.6), (1.59, 1.61), (0.0, 0.0)])
 def test_ticks_are_few_and_on_the_axis(ends, log):
-    scale = Scale.over(ends, log, 0, 100)
-    ticks = scale.ticks()
+    axes = Figure().add_subplot()
+    low, high = scale(axes.yaxis, ends, log)
+    assert axes.get_ylim() == (low, high)
+    assert all(low < end < high for end in ends if end > 0 or not log)
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
     assert 2 <= len(ticks) <= 7
-    assert all(0 <= scale(tick) <= 100 for tick in ticks)
     assert len({tick_label(tick) for tick in ticks}) == len(ticks)
 
 
+def curve(*values, **columns):
+    return Curve("a & b", pd.DataFrame({"y": values} | columns, [5, 10, 15]), look("RCDRS-Env"))
+
+
+def drawn_curve(*values):
+    """The group that a curve is drawn in, and the points of its path."""
+    root = ElementTree.fromstring(lines("Title", [curve(*values)], "K", "Gap", "told"))
+    (group,) = [g for g in root.iter("g") if (g.findtext("title") or "").startswith("a & b: ")]
+    path = " ".join(path.get("d") for path in group.findall("path"))
+    return group, [(pen, float(y)) for pen, y in re.findall(r"([ML]) \S+ ([\d.]+)", path)]
+
+
 def test_what_has_no_logarithm_stands_on_the_lower_end():
-    scale = Scale.over([0.0, 1e-3, 1.0], True, 100, 0)
-    assert scale(0.0) == 100
-    assert math.isnan(scale(math.nan))
+    _, points = drawn_curve(0.0, 1e-3, 1.0)
+    heights = [y for _, y in points]
+    assert heights[0] == pytest.approx(HEIGHT - BOTTOM, abs=0.02)
+    assert len(heights) == 3
+    assert heights == sorted(heights, reverse=True)
     assert tick_label(1e-3) == "10⁻³"
     assert tick_label(0.05) == "0.05"
 
 
+def test_a_missing_value_breaks_the_curve():
+    group, points = drawn_curve(1.0, math.nan, 2.0)
+    assert not any(pen == "L" for pen, _ in points)
+    assert len(list(group.iter("use"))) == 2  # marks of the others
+
+
 def test_drawings_are_well_formed_and_described():
-    line = Line("a & b", [5, 10], [1.0, math.nan], Look("env", "circle"), [0.5, 0.5], [2.0, 3.0])
-    drawn = lines("Title <1>", [line], "K", "Gap", "told", level=1.0)
-    rows = ranges("Title", [Range("a", (0.1, 0.2, 0.3), Look("env"))], "Dist", "told")
-    for svg in (drawn, rows):
+    line = curve(1.0, math.nan, 2.0, low=[0.5, 0.5, 0.5], high=[2.0, 3.0, 3.0])
+    drawn = [lines("Title <1>", [line], "K", "Gap", "told", level=1.0) for _ in range(2)]
+    rows = ranges("Title", {"a": ((0.1, 0.2, 0.3), look("RCDRS-Env")["color"])}, "Dist", "told")
+    assert drawn[0] == drawn[1]
+    for svg in (drawn[0], rows):
         root = ElementTree.fromstring(svg)
         assert root.get("role") == "img"
         assert "told" in root.get("aria-label")
+        assert [text for text in root.itertext() if text.startswith("Title")]
+        # The page's style sheet says which colour is meant.
+        assert "var(--env)" in svg
+        assert not re.search("#[0-9a-f]{6}|http", svg)
+    assert not set(re.findall(' id="(.*?)"', drawn[0])) & set(re.findall(' id="(.*?)"', rows))
 
 
 def test_every_value_of_the_paper_is_beside_one_of_ours(tmp_path):
-    plan = Plan.of(load(ROOT / PAPER, schema=ROOT / SCHEMA) | {"seeds": [0]}, ROOT)
+    config = Plan.read(ROOT).config.but(seeds=[0], results="recompute")
+    plan = Plan(config, ROOT)
     with contextlib.chdir(tmp_path):
         write_run(plan, Path(plan.folder), instances=2)
         evidence, found = Evidence(plan), set()
         for name in TABLES:
-            rows, times = (evidence.frame(names) for names in evidence.behind(name))
-            for _, cell in values(name, plan.config, rows, times).iterrows():
-                assert "\\" not in to_html(cell["text"])
+            for cell in values(name, plan.config, evidence.of(name, [0])):
+                assert "\\" not in cell.show(HTML)
                 if printed := paper_cell(cell, plan.config):
                     found.add(tuple(str(part) for part in printed.values()))
     assert len(found) == len(paper_values())
 
 
+def write_core(path, case, depth):
+    core = {"case": case, "seed": 0, "depth": depth, "alpha": 1.6, "beta": 0.3}
+    path.write_text(json.dumps(core))
+
+
 def test_trace_holds_the_actions_and_the_curve(tmp_path):
     data = generate("socp-small", 0, {"train": 2, "validation": 2, "test": 5})
     data.save(tmp_path / "set.npz")
-    files = tmp_path / "set.npz", tmp_path / "cores.json"
-    files[1].write_text(json.dumps({"3": {"alpha": 1.6, "beta": 0.3}}))
+    given = "synthetic", tmp_path / "set.npz", tmp_path / "core.json"
+    write_core(given[2], "socp-small", 3)
     runs, trained = [], {"case": "socp-small", "seed": 0, "recipe": "paper"}
     for method in ("RCDRS-Env", "L-PDHG"):
         layer = awake(find_method(method).build(data.A, data.case.cone, 3, (1.6, 0.3)))
         layer.save(tmp_path / f"{method}.pt", trained)
         (tmp_path / f"{method}.csv").write_text("epoch,loss,merit\n0,,2.0\n1,1.5,1.0\n")
-        runs.append(Run.parse(f"{method}@paper={tmp_path / method}.pt"))
-    found = trace_runs(*files, 3, runs, {}, torch.device("cpu"))
+        runs.append(Asked.parse(f"{method}@paper={tmp_path / method}.pt", "synthetic"))
+    settings, cpu = solver("synthetic"), torch.device("cpu")
+    found = trace(*given, runs, settings, cpu)
     env = found[found.method == "RCDRS-Env"]
     alpha = env[env.series == "alpha"].sort_values("step")
     assert list(alpha.step) == [0, 1, 2, 3]
@@ -190,16 +209,16 @@ def test_trace_holds_the_actions_and_the_curve(tmp_path):
     assert list(env[env.series == "loss"].step) == [1]
     assert set(found[found.method == "L-PDHG"].series) == {"merit", "loss"}
     with pytest.raises(ValueError, match="nothing to trace"):
-        trace_runs(*files, 3, [Run.parse("F-DRS")], {}, torch.device("cpu"))
+        trace(*given, [Asked.parse("F-DRS", "synthetic")], settings, cpu)
 
 
 def test_traced_day_adds_up(tmp_path):
-    instances, cores = tmp_path / "set.npz", tmp_path / "cores.json"
+    given = "dispatch", tmp_path / "set.npz", tmp_path / "core.json"
     sizes = {"train": 2, "validation": 2, "test": 2}
-    make_scenarios("dispatch-inequality", 0, sizes, instances)
-    cores.write_text(json.dumps({"4": {"alpha": 1.3, "beta": 0.5}}))
-    runs = [Run.parse("F-DRS"), Run.parse("Grid-DRS")]
-    found = trace_day(instances, cores, 4, runs, {}, torch.device("cpu"), day=1)
+    make_instances("dispatch", "dispatch-inequality", 0, sizes, given[1])
+    write_core(given[2], "dispatch-inequality", 4)
+    runs = [Asked.parse(method, "dispatch") for method in ("F-DRS", "Grid-DRS")]
+    found = trace(*given, runs, solver("dispatch"), torch.device("cpu"))
     assert list(found.schedule.unique()) == ["F-DRS, K = 4", "Grid-DRS, K = 4", "Optimum"]
     for _, schedule in found.groupby("schedule"):
         side = schedule.groupby(["side", "hour"]).value.sum()
@@ -207,8 +226,19 @@ def test_traced_day_adds_up(tmp_path):
         # What is supplied beyond load and charge is excess.
         assert (side["supply"] >= load - 1e-4).all()
         assert set(schedule[schedule.side == "metric"].part) == {"Shed", "Curt", "Reserve", "Eq"}
-    with pytest.raises(ValueError, match="day is 2, expected 0 to 1"):
-        trace_day(instances, cores, 4, runs, {}, torch.device("cpu"), day=2)
+    check_drawing(found)
+
+
+def check_drawing(rows):
+    """Power and reserve of every schedule, on one pair of axes each; alone on the same."""
+    figure, alone = draw_day(rows), draw_day(rows, only="Optimum")
+    names = [axes.get_title(loc="left").partition("\n")[0] for axes in figure.axes]
+    assert names == [*rows.schedule.unique(), "", "", ""]
+    assert len(alone.axes) == 2
+    for axes, number in zip(alone.axes, (2, 5), strict=True):
+        assert axes.get_ylim() == figure.axes[number].get_ylim()
+    some = {"Generator 1", "Renewable power", "Curtailment", "Load", "Headroom"}
+    assert some <= set(parts(rows)) == {t.get_text() for t in figure.legends[0].get_texts()}
 
 
 # The page
@@ -250,22 +280,23 @@ def test_headings_are_in_order_and_links_lead_somewhere(page):
     assert len(set(names)) == len(names)
     links = [link["href"] for link in page.all("a")]
     assert len(links) > 5
+    links += [use["href"] for use in page.all("use")]
     assert all(link.removeprefix("#") in names for link in links)
 
 
 def test_tables_show_our_value_and_the_papers(run, page):
     with contextlib.chdir(run):
         evidence = Evidence(plan_of("smoke"))
-        rows, times = (evidence.frame(names) for names in evidence.behind("synthetic_k20"))
-        cells = values("synthetic_k20", evidence.config, rows, times)
+        results = evidence.of("synthetic_k20", evidence.config.seeds)
+        cells = values("synthetic_k20", evidence.config, results)
     table = page.text.partition('id="table-synthetic_k20"')[2].partition("</table>")[0]
-    for _, cell in cells.iterrows():
-        assert to_html(cell["text"]) in table
+    for cell in cells:
+        assert cell.show(HTML) in table
     # RCDRS-Env on SOCP in the paper, printed as our own numbers are.
     assert "2.38e-4 ± 1.91e-6" in table
     regrets = page.text.partition('id="table-dfl_k20"')[2].partition("</table>")[0]
     assert "0.0406 ± 0.0018" in regrets  # of RCDRS-NoEnv-J, whether ours is bold or not
-    assert f"&times;{cells.iloc[30]['mean'] / 0.000238:.3g}<" in table
+    assert f"&times;{cells[30].mean / 0.000238:.3g}<" in table
 
 
 def test_claims_are_marked_and_escaped(page):
@@ -294,13 +325,13 @@ def test_without_results_the_page_says_how_to_get_them(tmp_path):
 
 def test_part_of_the_seeds_is_shown_as_such(part):
     plan = plan_of("smoke")
-    for path in part.glob(f"{plan.folder}/*/**/*-1-K20.*"):
-        path.unlink()
+    for path in part.glob(f"{plan.folder}/*/*-1-K20"):
+        shutil.rmtree(path)
     page = make(part, plan)
     assert "So far seeds 0 of 2." in page.text
     assert "table-synthetic_k20" in {table.get("id") for table in page.all("table")}
-    for path in part.glob(f"{plan.folder}/synthetic/*-K20.*"):
-        path.unlink()
+    for path in part.glob(f"{plan.folder}/synthetic/*-K20"):
+        shutil.rmtree(path)
     page = make(part, plan)
     assert "table-synthetic_k20" not in {table.get("id") for table in page.all("table")}
     assert "settings are not computed yet" in page.text
@@ -308,14 +339,15 @@ def test_part_of_the_seeds_is_shown_as_such(part):
 
 def test_results_of_other_code_are_marked(part):
     plan = plan_of("smoke")
-    note = next(part.glob(f"{plan.folder}/synthetic/*.origin.json"))
-    note.write_text(json.dumps(json.loads(note.read_text()) | {"digest": {"code": "old"}}))
+    note = next(part.glob(f"{plan.folder}/synthetic/*/*.origin.json"))
+    told = json.loads(note.read_text())
+    note.write_text(json.dumps(told | {"digests": dict.fromkeys(told["digests"], "old same")}))
     assert "1 result is stale" in make(part, plan).text
 
 
 def test_damaged_files_are_named(part):
     plan = plan_of("smoke")
-    path = next(part.glob(f"{plan.folder}/synthetic/*.csv"))
+    path = next(part.glob(f"{plan.folder}/synthetic/*/*.csv"))
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=path.name):
         make(part, plan)
@@ -327,10 +359,20 @@ def test_a_ledger_without_verdicts_is_an_error(part):
 
 
 def test_only_the_deepest_controllers_of_the_largest_scale_are_traced():
-    names = traced(plan_of("smoke"))
-    assert len(names) == 6
-    assert names[0] == "traces/qp-hard-0-K20.csv"
-    assert pd.Series(names).is_unique
+    keys = traced(plan_of("smoke"))
+    assert len(set(keys)) == len(keys) == 6
+    assert keys[0].path() == "traces/qp-hard-0-K20.csv"
+
+
+def test_a_table_of_no_section_has_one_of_its_own(tmp_path, monkeypatch):
+    toy = Methods("toy", "dfl", ("Regret",), template="methods")
+    monkeypatch.chdir(tmp_path)
+    ledgers = {"paper": None, "log_kkt": None}
+    before = [section.name for section in sections(Evidence(plan_of("smoke")), ledgers)]
+    monkeypatch.setitem(TABLES, "toy", toy)
+    found = {section.name: section for section in sections(Evidence(plan_of("smoke")), ledgers)}
+    assert [name for name in found if name not in before] == ["others"]
+    assert [part.title for part in found["others"].parts] == ["Toy"]
 
 
 # In a browser
@@ -423,6 +465,12 @@ def test_dark_colours_are_readable(browser):
         )
         for name, ink in zip(names, inks, strict=True):
             assert contrast(ink, ground) >= 4.5, (scheme, name, ink)
+        written = browser.execute_script(
+            "return [...document.querySelectorAll('svg.chart text')]"
+            ".map(text => getComputedStyle(text).fill.match(/\\d+/g))"
+        )
+        for ink in {tuple(map(int, rgb)) for rgb in written}:
+            assert contrast("#{:02x}{:02x}{:02x}".format(*ink), ground) >= 4.5, (scheme, ink)
 
 
 def contrast(ink, ground):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import math
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -17,54 +17,56 @@ import jinja2
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
+from conftest import ROOT, paper
+from run_files import write_run
 
-from rcdrs.artifact.config import merge
-from rcdrs.experiments.base import DFL, Dispatch
-from rcdrs.reporting.base import bold_best, measured
+from rcdrs.artifact.config import PAPER as PAPER_CONFIG
+from rcdrs.artifact.config import load
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.plan import Plan
+from rcdrs.cli.main import main
+from rcdrs.experiments.base import experiments
+from rcdrs.reporting import tables
 from rcdrs.reporting.coverage import compare, ratio, summary
 from rcdrs.reporting.formatting import (
     FIVE_DECIMALS,
     MILLISECONDS,
     SCIENTIFIC,
-    bold,
-    percent,
-    setting,
-    typeset,
+    Amount,
+    Assigned,
+    Cones,
+    Joined,
+    Measured,
+    Numbers,
 )
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
-from rcdrs.reporting.results import Results, Statistic, pick
-from rcdrs.reporting.tables import TABLES, behind, needs, preview, render, values
+from rcdrs.reporting.render import HTML, LATEX, PLAIN
+from rcdrs.reporting.results import Results, Statistic, read_rows
+from rcdrs.reporting.tables import TABLES, needs, preview
+from rcdrs.reporting.tables.base import bold_best, measured
 
-ROOT = Path(__file__).parents[1]
-PAPER = yaml.safe_load((ROOT / "workflow/config/paper.yaml").read_text())
-SMOKE = merge(PAPER, yaml.safe_load((ROOT / "workflow/config/smoke.yaml").read_text()))
-SMOKE = SMOKE | {"seeds": [0, 1]}  # two, so that there is a deviation to show
+PAPER = paper()
+SMOKE_FILE = ROOT / "workflow/config/smoke.yaml"
+#: Two seeds, so that there is a deviation to show.
+SMOKE = load(ROOT / PAPER_CONFIG, SMOKE_FILE).but(seeds=[0, 1])
 CONFIGS = {"paper": PAPER, "smoke": SMOKE}
 METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap", "Regret")
 METRICS += ("CostGap", "OptGap", "Shed", "Curt", "Reserve", "Emerg", "Pass")
 NOT_LEARNED = ("F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS")
-LATEX = shutil.which("pdflatex")
+PDFLATEX = shutil.which("pdflatex")
 
 
 def seed_rows(config, seed=0):
     """Random rows and times of everything that a configuration runs."""
     rng = np.random.default_rng(seed)
-    part, ablation = config["synthetic"], config["ablation"]
-    runs = [(m, "-" if m in NOT_LEARNED else "paper") for m in part["methods"]]
-    runs += [(m, "log_kkt") for m in part["extended"]]
-    settings = list(product(part["families"], part["scales"], part["depths"], config["seeds"]))
-    keys = [("synthetic", *s, *run) for s, run in product(settings, runs)]
-    ablated = product(
-        ablation["families"], [ablation["scale"]], [ablation["depth"]], config["seeds"],
-        ablation["variants"],
-    )  # fmt: skip
-    keys += [("ablation", *key, "paper") for key in ablated]
-    for experiment in (DFL(config), Dispatch(config)):
-        for case, K, n in product(experiment.cases, experiment.section["depths"], config["seeds"]):
+    keys = []
+    for name in ("synthetic", "ablation", "dfl", "dispatch"):
+        experiment = experiments()[name](config)
+        for case, K, n in product(experiment.cases, experiment.depths, config.seeds):
             family, _, scale = case.partition("-")
-            where = (experiment.name, family, scale or "-", K, n)
-            keys += [(*where, m, recipe or "-") for m, recipe in experiment.asked(case)]
+            for run in experiment.runs(case):
+                recipe = run.recipe if experiment.trained(run) else "-"
+                keys.append((name, family, scale or "-", K, n, run.method, recipe))
     names = ["experiment", "family", "scale", "K", "seed", "method", "recipe"]
     rows = pd.DataFrame(keys, columns=names)
     rows[list(METRICS)] = 10 ** rng.uniform(-5, 1, (len(rows), len(METRICS)))
@@ -78,15 +80,38 @@ def seed_rows(config, seed=0):
 ROWS = {name: seed_rows(config) for name, config in CONFIGS.items()}
 
 
+def values(name, config, rows=None, timing=None):
+    """The cells of a table, a line each."""
+    cells = tables.values(name, config, Results(rows, timing, config.seeds))
+    shown = [{"mean": c.mean, "std": c.std, "text": c.show(LATEX)} for c in cells]
+    lines = [vars(cell) | text for cell, text in zip(cells, shown, strict=True)]
+    return pd.DataFrame(lines).astype({"std": float})
+
+
+def render(name, config, rows=None, timing=None, **options):
+    return tables.render(name, config, Results(rows, timing, config.seeds), **options)
+
+
+def behind(cell, rows, timing):
+    """The rows, or times, of a cell."""
+    frame, wanted = timing if cell["metric"] == "time_ms" else rows, set(cell["keys"])
+    found = frame[[Key.of_row({"recipe": "-"} | row) in wanted for row in frame.to_dict("records")]]
+    read = Results(rows, timing, []).behind(cell["metric"], cell["keys"])
+    assert sorted(read[cell["metric"]]) == sorted(found[cell["metric"]])
+    return found
+
+
+def pick(rows, **places):
+    """The rows that have these values in these columns."""
+    return rows[(rows[[*places]] == places).all(axis=1)]
+
+
 def changed(config, **changes):
     """The configuration with ``section__key=value`` set."""
-    config = copy.deepcopy(config)
     for path, value in changes.items():
-        *sections, key = path.split("__")
-        part = config
-        for section in sections:
-            part = part[section]
-        part[key] = value
+        head, _, rest = path.partition("__")
+        value = changed(getattr(config, head), **{rest: value}) if rest else value
+        config = config.but(**{head: value})
     return config
 
 
@@ -107,19 +132,21 @@ def changed(config, **changes):
     ],
 )
 def test_scientific_numbers(value, text):
-    assert SCIENTIFIC.number(value) == text
+    assert LATEX.number(value, SCIENTIFIC.spec) == text
 
 
 def test_mean_and_deviation_as_the_paper_prints_them():
     expected = r"\(3.15\mathrm{e}{-1}\!\pm\!3.07\mathrm{e}{-2}\)"
-    assert SCIENTIFIC.mean_std(0.315, 0.0307) == expected
-    assert MILLISECONDS.mean_std(0.0424, 0.0151) == r"\(0.042\!\pm\!0.015\)"
-    assert FIVE_DECIMALS.mean_std(0.014571, 0.00033) == r"\(0.01457\pm0.00033\)"
-    assert bold(r"\(0.042\)") == r"\(\mathbf{0.042}\)"
+    assert LATEX.show(Measured(0.315, 0.0307, SCIENTIFIC)) == expected
+    times = Measured(0.0424, 0.0151, MILLISECONDS)
+    assert LATEX.show(times) == r"\(0.042\!\pm\!0.015\)"
+    exact = Measured(0.014571, 0.00033, FIVE_DECIMALS)
+    assert LATEX.show(exact) == r"\(0.01457\pm0.00033\)"
+    assert LATEX.show(Measured(0.042, None, MILLISECONDS), bold=True) == r"\(\mathbf{0.042}\)"
 
 
 def test_one_seed_has_no_deviation():
-    assert SCIENTIFIC.mean_std(0.315, None) == r"\(3.15\mathrm{e}{-1}\)"
+    assert LATEX.show(Measured(0.315, None, SCIENTIFIC)) == r"\(3.15\mathrm{e}{-1}\)"
 
 
 def test_every_number_of_the_paper_is_printed_as_it_is_stored():
@@ -129,8 +156,8 @@ def test_every_number_of_the_paper_is_printed_as_it_is_stored():
     assert len(cells) == 160
     for cell in cells.itertuples():
         style = MILLISECONDS if cell.metric == "time_ms" else SCIENTIFIC
-        assert style.rounded(cell.mean) == cell.mean
-        assert style.rounded(cell.std) == cell.std
+        assert Measured(cell.mean, cell.std, style).rounded == cell.mean
+        assert Measured(cell.std, None, style).rounded == cell.std
 
 
 @pytest.mark.parametrize(
@@ -149,12 +176,12 @@ def test_every_number_of_the_paper_is_printed_as_it_is_stored():
     ],
 )
 def test_settings_are_exact(value, text):
-    assert setting(value) == text
+    assert LATEX.exact(value) == text
 
 
 def test_percent():
-    assert percent(33.14) == r"\(33.1\%\)"
-    assert percent(math.inf) == r"\(\infty\)"
+    assert LATEX.show(Amount(33.14, "percent")) == r"\(33.1\%\)"
+    assert LATEX.show(Amount(math.inf, "percent")) == r"\(\infty\)"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +196,37 @@ def test_percent():
     ],
 )
 def test_names(plain, latex):
-    assert typeset(plain) == latex
+    assert LATEX.text(plain) == latex
+
+
+@pytest.mark.parametrize(
+    ("value", "html", "plain"),
+    [
+        (Measured(0.315, 0.0307, SCIENTIFIC), "3.15e-1 ± 3.07e-2", "3.15e-01 ± 3.07e-02"),
+        (Measured(0.04, None, MILLISECONDS, "F-DRS"), "0.040<br> F-DRS", "0.040 (F-DRS)"),
+        (Amount(33.14, "percent"), "33.1%", "33.1 %"),
+        (Amount(30, "of 36"), "30/36", "30/36"),
+        ("RCDRS-Env, log_kkt", "RCDRS-Env, <code>log_kkt</code>", "RCDRS-Env, log_kkt"),
+        ("No rho & a<b", "No &rho; &amp; a&lt;b", "No rho & a<b"),
+        (Cones([("RotatedSecondOrder", (3, 32)), ("Nonneg", (4,))]),
+         "(<i>Q</i><sup>r</sup><sub>3</sub>)<sup>32</sup> &times; <b>R</b><sub>+</sub><sup>4</sup>",
+         "(Q^r_3)^32 x R_+^4"),
+        (Assigned({"k_0": 80.0, "s_alpha": 0.006}),
+         "k<sub>0</sub>=80, s<sub>&alpha;</sub>=6·10<sup>-3</sup>", "k_0=80, s_alpha=6·10^-3"),
+        (Joined([Numbers([0, 1], "{}"), "constant"], ", "), "{0,1}, constant", "{0,1}, constant"),
+        (250.0, "250", "250"),
+        (None, "&ndash;", "--"),
+    ],
+)  # fmt: skip
+def test_values_as_html_and_as_plain_text(value, html, plain):
+    assert HTML.show(value) == html
+    assert PLAIN.show(value) == plain
+
+
+def test_bold_and_heads_in_html():
+    assert HTML.show(Measured(0.042, None, MILLISECONDS), bold=True) == "<b>0.042</b>"
+    assert HTML.head("r_gap") == "r<sub>gap</sub> ↓"
+    assert HTML.head("Pass") == "Pass ↑"
 
 
 # Statistics
@@ -179,21 +236,23 @@ def test_mean_and_sample_deviation_over_seeds():
     rows, _ = ROWS["paper"]
     query = {"family": "qp", "scale": "small", "K": 10, "method": "L-PDHG"}
     found = Results(rows, None, [0, 1, 2]).statistic("Dist", **query)
-    picked = pick(rows, [{**query, "experiment": "synthetic"}])
+    picked = pick(rows, **query, experiment="synthetic")
     assert len(picked) == 3
     assert found.mean == pytest.approx(picked.Dist.mean())
     assert found.std == pytest.approx(picked.Dist.std(ddof=1))
-    assert found.query["recipe"] == "paper"
+    assert [key.path() for key in found.keys] == [
+        f"synthetic/qp-small-{seed}-K10/L-PDHG@paper.csv" for seed in range(3)
+    ]
 
 
 def line(mean, method="a", metric="r_p"):
-    return measured(method, metric, Statistic(metric, mean, None, {}), SCIENTIFIC)
+    return measured(method, metric, Statistic(metric, (mean,), ()), SCIENTIFIC)
 
 
 def test_the_lowest_is_bold_after_rounding_and_ties_are_both_bold():
     cells = [line(1.234e-3), line(1.2341e-3), line(1.24e-3), line(5e-3, metric="r_d")]
     assert [cell.bold for cell in bold_best(cells)] == [True, True, False, True]
-    assert bold_best(cells)[0].text == r"\(\mathbf{1.23\mathrm{e}{-3}}\)"
+    assert bold_best(cells)[0].show(LATEX) == r"\(\mathbf{1.23\mathrm{e}{-3}}\)"
 
 
 def test_the_largest_pass_rate_is_bold():
@@ -221,8 +280,8 @@ def test_times_are_not_bold():
 )
 def test_a_missing_row_is_an_error_that_names_it(table, damage, told):
     rows, timing = ROWS["smoke"]
-    gone = pick(rows, [{**damage, "seed": 1}]).index
-    with pytest.raises(ValueError, match=f"no row for experiment=.*seed=1, .*{told}"):
+    gone = pick(rows, **damage, seed=1).index
+    with pytest.raises(ValueError, match=f"no row for .*-1-K.*/.*{told}"):
         render(table, SMOKE, rows.drop(gone), timing)
 
 
@@ -231,24 +290,21 @@ def test_a_number_that_is_none_is_an_error_that_names_it():
     wanted = {"experiment": "synthetic", "K": 20, "family": "socp", "seed": 1, "method": "L-PDHG"}
     for bad in (math.nan, math.inf):
         broken = rows.copy()
-        broken.loc[pick(rows, [wanted]).index, "r_d"] = bad
-        message = (
-            f"r_d is {bad} in the row experiment=synthetic, family=socp, scale=hard, K=20, "
-            "seed=1, method=L-PDHG"
-        )
+        broken.loc[pick(rows, **wanted).index, "r_d"] = bad
+        message = f"r_d is {bad} in the row synthetic/socp-hard-1-K20/L-PDHG@paper"
         with pytest.raises(ValueError, match=message):
             render("synthetic_k20", SMOKE, broken, timing)
 
 
 def test_a_missing_time_is_an_error():
     rows, timing = ROWS["smoke"]
-    with pytest.raises(ValueError, match=r"no row for .*method=S-ADMM: its time_ms"):
+    with pytest.raises(ValueError, match=r"no row for .*/S-ADMM@paper.csv: its time_ms"):
         render("synthetic_k5", SMOKE, rows, timing[timing.method != "S-ADMM"])
 
 
 def test_doubled_rows_and_mixed_devices_are_errors():
     rows, timing = ROWS["smoke"]
-    with pytest.raises(ValueError, match="two rows for experiment=synthetic"):
+    with pytest.raises(ValueError, match="two rows for synthetic/qp-hard-0-K5/F-DRS@paper"):
         render("synthetic_k5", SMOKE, pd.concat([rows, rows]), timing)
     mixed = timing.assign(device=np.where(timing.seed == 0, "cpu", "cuda"))
     with pytest.raises(ValueError, match="several devices"):
@@ -277,7 +333,7 @@ def tiny_rows():
     records = []
     for (family, K), gaps in TINY_GAPS.items():
         for method, gap, dist in zip(
-            TINY["synthetic"]["methods"], gaps, TINY_DISTS[family, K], strict=True
+            TINY.synthetic.methods, gaps, TINY_DISTS[family, K], strict=True
         ):
             key = {"experiment": "synthetic", "family": family, "scale": "hard", "K": K, "seed": 0}
             recipe = "-" if method == "F-DRS" else "paper"
@@ -286,7 +342,7 @@ def tiny_rows():
 
 
 def items(config, rows, recipe="paper"):
-    results = Results(rows, None, config["seeds"])
+    results = Results(rows, None, config.seeds)
     gaps, distances = (compare(config, results, metric, recipe) for metric in ("Gap", "Dist"))
     return {item.name: item for item in summary(gaps, distances)}
 
@@ -314,8 +370,8 @@ def test_coverage_of_a_hand_computed_example():
 def test_coverage_has_the_papers_items():
     rows, _ = ROWS["paper"]
     found = items(PAPER, rows)
-    assert list(found) == list(paper_coverage().item)
-    assert [item.unit for item in found.values()] == list(paper_coverage().unit)
+    assert list(found) == list(paper_coverage())
+    assert [item.unit for item in found.values()] == [a.unit for a in paper_coverage().values()]
 
 
 def test_a_depth_that_the_paper_lacks_has_no_value_beside_it():
@@ -390,23 +446,23 @@ def rendered(name, run):
 @pytest.mark.parametrize(("name", "run"), RENDERED)
 def test_every_table_renders(name, run):
     files = rendered(name, run)
-    assert f"{name}.tex" in files
+    assert set(files) == {f"{name}.tex", f"{name}.csv"}
     for content in files.values():
         assert not re.search(r"\b(nan|inf|None|Undefined)\b|\\VAR|\\BLOCK", content)
         assert not re.search(r"& *(&|\\\\)", content.replace("& & \\(", "")), "an empty cell"
     assert rf"\label{{tab:{name}}}" in files[f"{name}.tex"]
-    assert ("settings" in name) == (f"{name}.csv" in files)
+    assert files[f"{name}.csv"].startswith("family" if "settings" in name else "block,row,column")
 
 
 @pytest.mark.parametrize(("name", "run"), RENDERED)
-def test_the_query_of_a_cell_gives_its_number(name, run):
+def test_the_rows_behind_a_cell_give_its_number(name, run):
     rows, timing = ROWS[run]
     cells = values(name, CONFIGS[run], rows, timing)
     assert not cells.duplicated(["block", "row", "column"]).any()
     assert (cells.text != "").all()
     for _, cell in cells[cells["std"].notna()].iloc[::7].iterrows():
         picked = behind(cell, rows, timing)
-        assert len(picked) == len(CONFIGS[run]["seeds"])
+        assert len(picked) == len(CONFIGS[run].seeds)
         assert picked[cell["metric"]].mean() == pytest.approx(cell["mean"])
         assert picked[cell["metric"]].std() == pytest.approx(cell["std"])
 
@@ -428,32 +484,58 @@ def test_a_summary_needs_no_more_than_the_rows_behind_it(name):
 @pytest.mark.parametrize(("name", "run"), RENDERED)
 def test_a_table_is_made_of_what_it_needs(name, run):
     config, (rows, timing) = CONFIGS[run], ROWS[run]
-    wanted = needs(name, config)
-    kept = rows[[file_of(row) in wanted.rows for _, row in rows.iterrows()]]
-    timed = timing[[time_file_of(row) in wanted.times for _, row in timing.iterrows()]]
-    assert render(name, config, kept, timed) == rendered(name, run)
+    wanted = set(needs(name, config))
+    found = [Key.of_row(row) in wanted for row in rows.to_dict("records")]
+    assert sum(found) == sum(key.kind == "rows" for key in wanted), "it needs what nothing computes"
+    timed = [times_of(row) in wanted for row in timing.to_dict("records")]
+    assert render(name, config, rows[found], timing[timed]) == rendered(name, run)
 
 
-def file_of(row):
-    """The result that holds a seed-level row."""
-    folder = f"ablation/{row.method}" if row.experiment == "ablation" else row.experiment
-    return f"{folder}/{case_of(row)}-{row.seed}-K{row.K}.csv"
+def times_of(row):
+    key = Key.of_row(row | {"recipe": "-"})
+    return Key("times", key.experiment, key.case, key.seed)
 
 
-def time_file_of(row):
-    return f"timing/{case_of(row)}-{row.seed}.csv"
+def test_rows_know_their_file(tmp_path):
+    """In a file of one run as in one of all runs of a setting; no table shows it."""
+    rows, timing = ROWS["smoke"]
+    paths = []
+    for number, (_, part) in enumerate(rows.groupby(rows.index // 7)):
+        paths.append(tmp_path / f"{number}.csv")
+        part.to_csv(paths[-1], index=False)
+    timing.to_csv(tmp_path / "times.csv", index=False)
+    read, times = read_rows(paths), read_rows([tmp_path / "times.csv"])
+    results = Results(read, times, SMOKE.seeds)
+    for cell in tables.values("synthetic_k20", SMOKE, results)[::7]:
+        found = results.behind(cell.metric, cell.keys)
+        assert len(found) == 2
+        for line in found.to_dict("records"):
+            source = pd.read_csv(line["source"]).to_dict("records")
+            assert any(line[cell.metric] == other[cell.metric] for other in source)
+    for name in TABLES:
+        assert tables.render(name, SMOKE, results) == rendered(name, "smoke")
+    assert read_rows([]).empty
 
 
-def case_of(row):
-    return row.family if row.scale == "-" else f"{row.family}-{row.scale}"
+def test_tables_need_no_heavy_library():
+    """The workflow asks before each run what its tables need."""
+    code = (
+        "import sys; from rcdrs.artifact.config import load; from rcdrs.reporting.tables import "
+        "TABLES, needs; config = load(sys.argv[1]); [needs(name, config) for name in TABLES];"
+        "sys.exit(str({'torch', 'matplotlib', 'scipy'} & set(sys.modules) or ''))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, PAPER_CONFIG], capture_output=True, text=True, cwd=ROOT,
+        check=False,
+    )  # fmt: skip
+    assert done.stderr.strip() == ""
 
 
 @pytest.mark.parametrize("name", ["protocol", "benchmarks", "hyperparameters"])
 def test_tables_of_the_configuration_need_nothing(name):
-    wanted = needs(name, PAPER)
-    assert not any(vars(wanted).values())
-    shown = {k: v for k, v in PAPER.items() if k not in ("run", "device", "threads")}
-    assert render(name, shown) == rendered(name, "paper"), "it shows where the run took place"
+    assert needs(name, PAPER) == []
+    elsewhere = PAPER.but(run="other", device="cuda", threads=7)
+    assert render(name, elsewhere) == rendered(name, "paper"), "it shows where the run took place"
     assert render(name, PAPER) == rendered(name, "paper")
 
 
@@ -468,7 +550,7 @@ def test_the_shape_of_the_papers_tables():
     paper = paper[paper.table == "tab:main_ablation_summary"]
     assert len(full) == len(paper)
     main = values("ablation_main", PAPER, *ROWS["paper"])
-    assert len(full) - len(main) == 4 * sum(not row["main"] for row in PAPER["ablation"]["rows"])
+    assert len(full) - len(main) == 4 * sum(not row.main for row in PAPER.ablation.rows)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +620,7 @@ def test_the_papers_dimensions():
 )
 def test_what_a_configuration_lacks_is_told(name, change, told):
     config = changed(PAPER, **change)
-    for ask in (needs, render):
+    for ask in (needs, tables.render):
         with pytest.raises(ValueError, match=f"table {name} .*{told}"):
             ask(name, config)
 
@@ -561,7 +643,7 @@ def test_one_seed_renders_without_deviations():
             assert not re.search(r"\bnan\b|\\pm", content)
 
 
-@pytest.mark.skipif(LATEX is None, reason="needs pdflatex (Debian: texlive-latex-extra)")
+@pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex (Debian: texlive-latex-extra)")
 @pytest.mark.parametrize("run", CONFIGS)
 def test_every_table_compiles_and_fits(run, tmp_path):
     files = []
@@ -571,7 +653,7 @@ def test_every_table_compiles_and_fits(run, tmp_path):
     (tmp_path / "preview.tex").write_text(preview(files))
     for _ in range(4):  # longtable finds its widths in a few runs
         done = subprocess.run(
-            [LATEX, "-interaction=nonstopmode", "-halt-on-error", "preview.tex"],
+            [PDFLATEX, "-interaction=nonstopmode", "-halt-on-error", "preview.tex"],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -582,3 +664,29 @@ def test_every_table_compiles_and_fits(run, tmp_path):
             break
     assert "Rerun" not in done.stdout
     assert "Overfull" not in done.stdout
+
+
+def test_explain_shows_the_number_its_rows_and_their_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    plan = Plan.read(ROOT, SMOKE_FILE)
+    write_run(plan, Path(plan.folder), instances=2)
+    for column, name in (
+        ("ObjErr", "synthetic/socp-hard-0-K20/RCDRS-Env@paper"),
+        ("time_ms", "timing/socp-hard-0"),
+    ):
+        cell = ["synthetic_k20", "RCDRS-Env", column, "--configfile", str(SMOKE_FILE)]
+        assert main(["explain", *cell]) == 0
+        told = capsys.readouterr().out
+        found = pd.read_csv(f"{plan.folder}/{name}.csv")
+        of_method = (found.method == "RCDRS-Env") & (found.K == 20)
+        if "recipe" in found:
+            of_method &= found.recipe == "paper"
+        spec = ".3f" if column == "time_ms" else ".2e"
+        shown = format(found[of_method][column].item(), spec)
+        assert f"SOCP RCDRS-Env, {column}: {shown}\n" in told
+        files = re.findall(r"^  (\S+): \{.*\"host\": \"bench-1\"", told, re.MULTILINE)
+        assert files == [
+            f"{plan.folder}/{name}.csv",
+            f"{plan.folder}/{name}.csv".replace("socp", "mixed"),
+        ]
+        assert "source" not in told

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from test_reporting import METRICS, NOT_LEARNED, PAPER, SMOKE, changed, seed_rows
 
+from rcdrs.artifact.key import Key
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.statistics import (
     AHEAD,
@@ -21,12 +22,12 @@ from rcdrs.reporting.statistics import (
     BEHIND_BY_NOISE,
     TIED,
     Details,
-    alike,
     measurements,
     of_settings,
     of_table,
     paired,
 )
+from rcdrs.reporting.tables import values
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(2, 12))
 ERRORS = st.floats(1e-6, 1e6)
@@ -208,57 +209,62 @@ def test_seeds_alone_give_the_same_seed_interval(data):
 # From files
 
 
-def run_files(folder, config, rows, instances=20):
-    """An .npz beside every synthetic seed-level CSV, whose means are the rows."""
+def run_files(folder, config, rows, instances=20, apart=False):
+    """An .npz beside every synthetic seed-level CSV, whose means are the rows: one for each
+    setting, or for each run."""
     rng = np.random.default_rng(0)
     synthetic = rows[rows.experiment == "synthetic"]
     for (family, scale, K, seed), group in synthetic.groupby(["family", "scale", "K", "seed"]):
-        details = {}
+        setting = folder / "synthetic" / f"{family}-{scale}-{seed}-K{K}"
+        files = {}
         for row in group.to_dict("records"):
+            path = setting / f"{Key.of_row(row).run}.npz" if apart else setting.with_suffix(".npz")
             for metric in METRICS:
                 noise = rng.uniform(0.5, 1.5, instances)
-                details[f"{row['method']}@{row['recipe']}/{metric}"] = (
+                files.setdefault(path, {})[f"{row['method']}@{row['recipe']}/{metric}"] = (
                     row[metric] * noise / noise.mean()
                 ).astype("float32")
-        path = folder / "synthetic" / f"{family}-{scale}-{seed}-K{K}.npz"
-        path.parent.mkdir(exist_ok=True)
-        np.savez(path, **details)
-    return Details(sorted(folder.glob("*/*.npz")))
+        for path, details in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(path, **details)
+    return Details(sorted(folder.rglob("*.npz")))
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     rows, timing = seed_rows(SMOKE)
     details = run_files(tmp_path_factory.mktemp("details"), SMOKE, rows)
-    return rows, timing, Results(rows, timing, SMOKE["seeds"]), details
+    return rows, timing, Results(rows, timing, SMOKE.seeds), details
 
 
-def query(method, recipe, **changes):
-    where = {"experiment": "synthetic", "family": "socp", "scale": "hard", "K": 20, "seed": [0, 1]}
-    return where | {"method": method, "recipe": recipe} | changes
+def keys(method, recipe="paper", seeds=(0, 1)):
+    return [Key("rows", "synthetic", "socp-hard", seed, 20, method, recipe) for seed in seeds]
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("recipe", ["-", "paper"])
-def test_instances_of_what_learns_nothing_belong_to_the_papers_recipe(smoke, recipe):
-    rows, _, results, details = smoke
-    found = measurements("r_d", query("F-DRS", recipe), results, details)
+def test_instances_of_what_learns_nothing_belong_to_the_papers_recipe(tmp_path, recipe, apart):
+    rows, timing = seed_rows(SMOKE)
+    rows = rows.replace({"recipe": {"-": recipe}})
+    results, details = Results(rows, timing, [0, 1]), run_files(tmp_path, SMOKE, rows, apart=apart)
+    found = measurements(results.of("r_d", keys("F-DRS")), details)
     picked = rows[(rows.K == 20) & (rows.family == "socp") & (rows.method == "F-DRS")]
     assert found.shape == (2, 20)
     assert found.mean(1) == pytest.approx(picked.sort_values("seed").r_d.to_numpy(), rel=1e-5)
 
 
 def test_without_files_there_are_the_means(smoke):
-    found = measurements("r_d", query("RCDRS-Env", "log_kkt"), smoke[2], Details())
+    found = measurements(smoke[2].of("r_d", keys("RCDRS-Env", "log_kkt")), Details())
     assert found.shape == (2,)
-    assert Details().of("r_d", query("F-DRS", "-")) is None
-    assert smoke[3].of("no such metric", query("F-DRS", "-")) is None
+    assert Details().of("r_d", keys("F-DRS")) is None
+    assert smoke[3].of("no such metric", keys("F-DRS")) is None
 
 
 def test_instances_of_another_run_are_refused(smoke):
     rows, timing, _, details = smoke
-    other = Results(rows.assign(r_d=rows.r_d * 1.1), timing, SMOKE["seeds"])
+    other = Results(rows.assign(r_d=rows.r_d * 1.1), timing, SMOKE.seeds)
     with pytest.raises(ValueError, match=r"r_d of .*F-DRS.* are of different runs"):
-        measurements("r_d", query("F-DRS", "-"), other, details)
+        measurements(other.of("r_d", keys("F-DRS")), details)
 
 
 def test_damaged_file_is_named(tmp_path):
@@ -266,7 +272,7 @@ def test_damaged_file_is_named(tmp_path):
     path.parent.mkdir()
     path.write_bytes(b"PK\x03\x04 and nothing else")
     with pytest.raises(ValueError, match=r"socp-hard-0-K20\.npz is not a readable"):
-        Details([path]).of("r_d", query("F-DRS", "-", seed=[0]))
+        Details([path]).of("r_d", keys("F-DRS", seeds=[0]))
 
 
 def test_seeds_with_other_numbers_of_instances_are_named(tmp_path):
@@ -276,7 +282,7 @@ def test_seeds_with_other_numbers_of_instances_are_named(tmp_path):
         np.savez(path, **{"F-DRS@-/r_d": np.ones(count)})
     details = Details(sorted(tmp_path.glob("*/*.npz")))
     with pytest.raises(ValueError, match="differs in its number of instances"):
-        details.of("r_d", query("F-DRS", "-"))
+        details.of("r_d", keys("F-DRS"))
 
 
 # Settings and tables
@@ -290,7 +296,7 @@ def test_settings_compare_what_the_coverage_compares(smoke):
     assert not set(lines["second"]) & {"RCDRS-Env", "RCDRS-NoEnv"}
     assert lines["low"].notna().all()
     line = lines.iloc[0]
-    methods = {m: "-" if m in NOT_LEARNED else "paper" for m in SMOKE["synthetic"]["methods"]}
+    methods = {m: "-" if m in NOT_LEARNED else "paper" for m in SMOKE.synthetic.methods}
     strongest = min(
         (m for m in methods if not m.startswith("RCDRS")),
         key=lambda m: results.statistic("Gap", line.family, line.scale, line.K, m).mean,
@@ -299,20 +305,21 @@ def test_settings_compare_what_the_coverage_compares(smoke):
 
 
 def test_best_of_every_column_against_the_second(smoke):
-    rows, timing, _, details = smoke
-    lines = of_table("synthetic_k20", SMOKE, rows, timing, details)
+    _, _, results, details = smoke
+    cells = values("synthetic_k20", SMOKE, results)
+    lines = of_table("synthetic_k20", cells, results, details)
     assert len(lines) == 8  # two families, four metrics; times are not ranked
     assert (lines["ratio"] <= 1).all()
     assert lines["won"].between(0, 1).all()
-    without = of_table("synthetic_k20", SMOKE, rows, timing)
+    without = of_table("synthetic_k20", cells, results)
     pd.testing.assert_series_equal(lines["ratio"], without["ratio"], rtol=1e-4)
     assert without["low"].isna().all()
 
 
 def test_tables_without_ranked_columns_give_no_line(smoke):
-    rows, timing, _, _ = smoke
+    results = smoke[2]
     for name in ("ablation_main", "settings", "protocol"):
-        assert of_table(name, SMOKE, rows, timing).empty
+        assert of_table(name, values(name, SMOKE, results), results).empty
 
 
 def test_all_settings_of_the_paper_take_seconds(tmp_path):
@@ -326,6 +333,6 @@ def test_all_settings_of_the_paper_take_seconds(tmp_path):
 
 def test_a_run_with_unsolved_instances_is_compared_by_its_means():
     whole, means = np.array([[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]), np.array([4.0, 4.0])
-    found = paired(*alike(whole, means))
+    found = paired(whole, means)
     assert found.seeds == pytest.approx((0.5, 0.5))
     assert np.isnan(found.low)

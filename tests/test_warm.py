@@ -1,4 +1,4 @@
-"""Verbs run by a server that has imported everything: as by themselves, and never left behind."""
+"""Commands run by a server that has imported everything: as without one, and never left behind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import training as settings
 
 from rcdrs.artifact import server as warm
 
@@ -29,9 +30,9 @@ print(os.environ[warm.VARIABLE], flush=True)
 sys.stdin.read()
 """
 SIZES = json.dumps({"train": 8, "validation": 4, "test": 4})
-INSTANCES = ("instances", "socp-small", "--sizes", SIZES, "--out", "set.npz")
-TUNE = ("tune", "set.npz", "--depth", "3", "--out", "cores.json")
-TRAIN = ("train", "set.npz", "--cores", "cores.json", "--depth", "3", "--out", "env.pt")
+INSTANCES = ("instances", "socp-small", "--settings", SIZES, "--out", "set.npz")
+TUNE = ("tune", "set.npz", "--depth", "3", "--out", "core.json")
+TRAIN = ("train", "set.npz", "--core", "core.json", "--out", "env.pt")
 
 
 def start_workflow() -> tuple[subprocess.Popen, str]:
@@ -53,7 +54,7 @@ def server():
 
 
 def start(folder: Path, *arguments: str, server: str = "") -> subprocess.Popen:
-    """The command in a folder; one with a living server cannot import torch itself."""
+    """The caller in a folder; one with a living server cannot import torch itself."""
     folder.mkdir(exist_ok=True)
     if Path(server).is_socket():
         (folder / "torch.py").write_text("raise ImportError('not warm')")
@@ -82,12 +83,12 @@ def wait_for(happened) -> None:
     raise AssertionError("it did not happen within 30 s")
 
 
-def verb_of(command: subprocess.Popen) -> int | None:
-    """The process that runs the verb: it writes to the same pipe as the command."""
-    pipe = os.readlink(f"/proc/self/fd/{command.stdout.fileno()}")
+def process_of(caller: subprocess.Popen) -> int | None:
+    """The process that runs the command: it writes to the same pipe as the caller."""
+    pipe = os.readlink(f"/proc/self/fd/{caller.stdout.fileno()}")
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone
-            if int(process.name) != command.pid and os.readlink(process / "fd/1") == pipe:
+            if int(process.name) != caller.pid and os.readlink(process / "fd/1") == pipe:
                 return int(process.name)
     return None
 
@@ -96,32 +97,32 @@ def verb_of(command: subprocess.Popen) -> int | None:
 def prepared(server, tmp_path_factory) -> Path:
     """A folder with instances and cores."""
     folder = tmp_path_factory.mktemp("prepared")
-    for verb in (INSTANCES, TUNE):
-        assert run(folder, *verb, server=server)[0] == 0
+    for command in (INSTANCES, TUNE):
+        assert run(folder, *command, server=server)[0] == 0
     return folder
 
 
 @pytest.fixture
 def training(server, prepared):
-    """A command that would train for hours, and whose verb runs."""
+    """The caller of a command that would train for hours, and runs."""
     (prepared / "env.resume").unlink(missing_ok=True)
-    long = json.dumps({"recipe": {"epochs": 1_000_000}})
-    command = start(prepared, *TRAIN, "--settings", long, server=server)
-    wait_for(lambda: verb_of(command))
+    long = settings("synthetic", "RCDRS-Env", recipe={"epochs": 1_000_000})
+    command = start(prepared, *TRAIN, "--settings", json.dumps(long), server=server)
+    wait_for(lambda: process_of(command))
     yield command
     command.kill()
     command.communicate()
 
 
 @pytest.mark.parametrize(
-    ("verb", "code"),
+    ("command", "code"),
     [(INSTANCES, 0), (TUNE, 2), (("instances", "nonsense", "--out", "a"), 2), (("tune",), 2)],
 )
-def test_same_as_a_direct_run(server, tmp_path, verb, code):
-    """Among them verbs that fail: without instances, of an unknown case, with arguments missing."""
+def test_same_as_a_direct_run(server, tmp_path, command, code):
+    """Among them some that fail: without instances, of an unknown case, with arguments missing."""
     folders = tmp_path / "direct", tmp_path / "warm"
-    direct = run(folders[0], *verb)
-    assert run(folders[1], *verb, server=server) == direct
+    direct = run(folders[0], *command)
+    assert run(folders[1], *command, server=server) == direct
     assert direct[0] == code
     (folders[1] / "torch.py").unlink()
     made = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
@@ -135,7 +136,7 @@ def test_two_at_once(server, training, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killed_command_ends_its_verb(training, number):
+def test_killed_caller_ends_its_command(training, number):
     training.send_signal(number)
     training.communicate(timeout=10)  # waits until nobody has its output open
     assert training.returncode == -number
@@ -149,8 +150,8 @@ def test_interrupted_command_says_so_once(training, prepared):
     assert training.returncode == 130
 
 
-def test_command_ends_as_its_verb_does(training):
-    os.kill(verb_of(training), signal.SIGKILL)
+def test_caller_ends_as_its_command_does(training):
+    os.kill(process_of(training), signal.SIGKILL)
     training.communicate(timeout=10)
     assert training.returncode == -signal.SIGKILL
 
@@ -203,7 +204,7 @@ def test_server_with_other_threads_is_refused(server, monkeypatch):
     assert warm.hand_over(INSTANCES) is None
 
 
-def test_without_a_living_server_the_command_runs_its_verb(tmp_path):
+def test_without_a_living_server_the_caller_runs_its_command(tmp_path):
     done = 0, "wrote set.npz\n", "make_instances took \n"
     assert run(tmp_path, *INSTANCES, server=str(tmp_path / "none")) == done
 

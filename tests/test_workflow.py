@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import json
+import logging
 import os
 import re
 import shutil
@@ -12,12 +13,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from snakemake.exceptions import WorkflowError
 
-from rcdrs.artifact.hooks import check_room, failure, recover, refuse
+from rcdrs.artifact.console import Console
+from rcdrs.artifact.hooks import Start, failure, recover, refuse
+from rcdrs.artifact.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 TINY = """
@@ -32,8 +37,8 @@ synthetic:
   extended: []
 recipes: {paper: {epochs: 2, batch: 8}}
 """
-#: Of the tiny configuration: instances, tune, train twice, evaluate, render.
-JOBS = 6
+#: Of the tiny configuration: instances, tune, train twice, evaluate three times, render.
+JOBS = 8
 #: An earlier pytest-xdist or coverage setting must not reach the jobs.
 ENVIRONMENT = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
 
@@ -42,16 +47,17 @@ def command(
     folder: Path,
     *options: object,
     target: str = "table_settings",
-    cores: int = 2,
+    cores: int | None = 2,
     root: Path = ROOT,
 ) -> list[str]:
-    """`snakemake TARGET` in a folder of its own."""
+    """`snakemake TARGET ...` in a folder of its own."""
     config = folder / "tiny.yaml"
     folder.mkdir(exist_ok=True)
     if not config.exists():
         config.write_text(TINY)
     start = [sys.executable, "-m", "snakemake", "--snakefile", root / "Snakefile"]
-    where = ["--directory", folder, "--cores", cores, target, "--configfile", config]
+    where = ["--directory", folder, *(["--cores", cores] if cores else [])]
+    where += [*target.split(), "--configfile", config]
     return [str(word) for word in (*start, *where, *options)]
 
 
@@ -108,16 +114,16 @@ def test_mistyped_target_names_the_nearest(tmp_path, target, near):
 def test_paper_is_not_replaced_by_other_settings(tmp_path):
     done = snakemake(tmp_path, "-n", "--config", "run=paper")
     assert done.returncode != 0
-    assert "seeds, synthetic, recipes differ from workflow/config/paper.yaml" in done.stdout
+    assert "seeds, recipes, synthetic differ from workflow/config/paper.yaml" in done.stdout
 
 
 def test_part_of_a_run_can_be_asked_for_on_the_command_line(tmp_path):
     """Numbers inside of lists arrive as text there."""
     part = ("run=part", "seeds=[4]", "synthetic={depths: [2], families: [qp]}")
-    rows = "results/part/synthetic/qp-small-4-K2.csv"
-    done = snakemake(tmp_path, "-n", "--config", *part, target=rows)
+    rows = "results/part/synthetic/qp-small-4-K2/Grid-DRS@paper.csv"
+    done = snakemake(tmp_path, "-n", "-p", "--config", *part, target=rows)
     assert done.returncode == 0, done.stdout
-    assert "evaluate qp-small, K=2, seed 4" in done.stdout
+    assert "evaluate Grid-DRS (paper) on qp-small, K=2, seed 4" in done.stdout
 
 
 def test_run_says_what_it_will_do_and_what_it_did(finished):
@@ -125,6 +131,52 @@ def test_run_says_what_it_will_do_and_what_it_did(finished):
     assert f"\n{JOBS} jobs" in output
     assert f"{JOBS} jobs took " in output
     assert "of it inside training, evaluation and timing." in output
+
+
+def test_each_job_is_a_line_at_its_start_and_one_at_its_end(finished):
+    lines = (finished / "output").read_text().splitlines()
+    for what in ("train RCDRS-Env (paper) on socp-small, K=3, seed 0", "render the table settings"):
+        start, end = (line for line in lines if what in line)
+        assert start == f"start {what}"
+        assert re.fullmatch(
+            rf"\[\d/{JOBS}\] {re.escape(what)}: [\d.]+ s(, about [\d.]+ s left)?", end
+        )
+    assert [line[1:2] for line in lines if line.startswith("[")] == list("12345678")
+    assert len(lines) < 2 * JOBS + 10
+    assert max(map(len, lines)) < 200
+
+
+def test_dry_run_of_the_paper_fits_a_screen(tmp_path):
+    """All of it, in a line for each rule."""
+    (tmp_path / "tiny.yaml").write_text("{}")
+    options = ("-n", "--config", "results=recompute")
+    lines = snakemake(tmp_path, *options, target="paper_tables").stdout.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) < 120
+    table = {line.split()[0]: line for line in lines}
+    assert re.search(
+        r"^train +1,\d\d\d +[\d.]+ h   output files have to be generated$", table["train"]
+    )
+    assert re.search(r"^2,\d\d\d jobs, about [\d.]+ h on 2 cores", lines[-1])
+
+
+@pytest.mark.parametrize("option", ["-p", "--verbose", "--quiet"])
+def test_snakemake_itself_can_be_heard(finished, option):
+    """With the commands, with all that it does, or with next to nothing."""
+    said = snakemake(finished, "-n", "--forceall", option).stdout
+    assert ("rcdrs train results/tiny" in said) == (option == "-p")
+    assert ("Job stats:" in said) == (option != "--quiet")
+    assert "core time" not in said
+
+
+def test_snakemake_speaks_where_the_console_fails():
+    console = object.__new__(Console)
+    logging.Handler.__init__(console)
+    heard = []
+    console._usual = SimpleNamespace(handle=heard.append)
+    record = logging.makeLogRecord({"msg": "of a DAG that nobody knows"})
+    console.handle(record)
+    assert heard == [record]
 
 
 def test_finished_run_has_nothing_to_do(finished):
@@ -146,6 +198,95 @@ def test_eight_cores_and_a_read_only_checkout_give_the_same_bytes(finished, tmp_
     assert done.returncode == 0, done.stdout
     assert sorted(checkout.rglob("*")) == before  # root may write where it should not
     assert results(tmp_path / "run") == results(finished)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """A checkout whose released results are all current, in a folder with an unusual name."""
+    checkout = tmp_path_factory.mktemp("x") / "My räpo & $(touch x) 'y' {a}"
+    skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
+    shutil.copytree(ROOT, checkout, ignore=skipped)
+    shutil.copytree(ROOT / "results/released", checkout / "results/released")
+    plan = Plan.read(checkout)
+    for name, digests in plan.released_digests().items():
+        plan.released.entries[name]["digests"] |= digests
+    plan.released.write()
+    return checkout
+
+
+def in_checkout(checkout: Path, *options: str) -> str:
+    """What Snakemake says there."""
+    start = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(checkout)}
+    done = subprocess.run(
+        [*start, *options],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_name_of_the_folder_is_only_a_name(released):
+    """Neither a command nor a pattern: nothing else is made, there or beside it."""
+    before = {path.name for path in released.iterdir()}
+    for table in ("protocol", "synthetic_k20"):
+        (released / f"paper_tables/{table}.tex").unlink()
+    assert "\n2 jobs" in in_checkout(released, "table_protocol", "table_synthetic_k20")
+    for table in ("protocol", "synthetic_k20"):
+        assert (released / f"paper_tables/{table}.tex").stat().st_size
+    assert {path.name for path in released.iterdir()} - before <= {".snakemake"}
+    assert list(released.parent.iterdir()) == [released]
+
+
+def planned(checkout: Path, target: str, **config: str) -> tuple[list[str], Counter[str]]:
+    """The jobs of a dry run by log, but for the render at their end, and how many of each rule."""
+    settings = [f"{name}={value}" for name, value in config.items()]
+    said = in_checkout(checkout, "-n", "-p", target, "--config", *settings)
+    found = re.findall(rf"> results/{config['run']}/logs/(\S+)\.log", said)
+    found.remove(f"render/{target.removeprefix('table_')}")
+    return found, Counter(name.partition("/")[0] for name in found)
+
+
+#: Of the two cases of table_synthetic_k20, for one seed: times are measured at every depth.
+ONE_SEED = {"instances": 2, "tune": 2 * 4, "train": 2 * 4, "evaluate": 2 * 8, "time": 2}
+
+
+def test_another_seed_plans_nothing_of_the_others(released):
+    jobs, rules = planned(released, "table_synthetic_k20", run="four", seeds="[0,1,2,3]")
+    assert all(re.search(r"-hard-3(-K\d+)?(/|$)", name) for name in jobs)
+    assert rules == ONE_SEED
+
+
+def test_another_depth_plans_nothing_of_the_others(released):
+    """Of nine cases and three seeds."""
+    deeper = "{depths: [5, 10, 15, 20, 25]}"
+    jobs, rules = planned(released, "table_settings", run="deep", synthetic=deeper)
+    made = [name for name in jobs if not name.startswith("instances/")]
+    assert all(re.search(r"-\d-K25(/|$)", name) for name in made)
+    assert rules == {"instances": 27, "tune": 27, "train": 27 * 4, "evaluate": 27 * 8}
+
+
+def test_another_method_plans_nothing_of_the_others(released):
+    """One that was never released: its rows, and all times, which are measured side by side."""
+    manifest = released / "results/released/manifest.json"
+    written = manifest.read_text()
+    manifest.write_text(re.sub(r'"RCDRS-Env(@paper| K\d+)": ', r'"Other\1": ', written))
+    try:
+        jobs, rules = planned(released, "table_synthetic_k20", run="other")
+    finally:
+        manifest.write_text(written)
+    assert all("RCDRS-Env" in name for name in jobs if name.startswith(("train/", "evaluate/")))
+    one = ONE_SEED | {"train": 2, "evaluate": 2}
+    assert rules == {rule: 3 * number for rule, number in one.items()}
+
+
+def test_fewer_methods_plan_nothing_but_their_table(released):
+    few = "{methods: [Grid-DRS, RCDRS-Env, RCDRS-NoEnv]}"
+    assert planned(released, "table_synthetic_k20", run="few", synthetic=few) == ([], {})
 
 
 @pytest.fixture
@@ -177,7 +318,7 @@ def test_file_that_a_killed_run_was_making_is_discarded(killed, name):
     marker = killed(name)
     recover()
     assert not Path(name).exists()
-    assert not Path(".snakemake/locks").exists()
+    assert not list(Path(".snakemake/locks").iterdir())
     assert marker.exists()  # Snakemake's own; without its file it says nothing
 
 
@@ -202,6 +343,18 @@ def test_run_that_is_alive_is_left_alone(killed):
     assert Path(".snakemake/locks/0.output.lock").exists()
 
 
+@pytest.mark.parametrize("option", ["-n", "--list", "--lint", "--summary", "--dag", "--rulegraph"])
+def test_what_runs_no_job_touches_nothing(killed, tmp_path, option):
+    """Nor does it need to know how many cores there would be."""
+    marker, lock = killed("out.csv"), Path(".snakemake/locks/0.output.lock")
+    done = snakemake(tmp_path, option, cores=None)
+    assert done.returncode == 0, done.stdout
+    assert Path("out.csv").read_text() == "half of it"
+    assert json.loads(marker.read_text()) == {"external_jobid": None}
+    assert lock.read_text() == "out.csv\n"
+    assert not Path(".snakemake/alive").exists()
+
+
 def test_target_like_nothing_is_told_where_all_are():
     with pytest.raises(ValueError, match="no target xyz: `snakemake --list` names all"):
         refuse("xyz", ["paper_tables"])
@@ -210,11 +363,12 @@ def test_target_like_nothing_is_told_where_all_are():
 def test_full_disk_is_told_before_a_run_and_after(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "full" not in failure([])
-    check_room()
+    workflow = SimpleNamespace(executor_plugin="local", dryrun=False, touch=False)
+    start, record = Start(workflow, Plan.read(ROOT)), logging.makeLogRecord({})
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
     assert f"the disk of {tmp_path} is full: make room first." in failure([])
-    with pytest.raises(OSError, match="is full: make room first"):
-        check_room()
+    with pytest.raises(WorkflowError, match="is full: make room first"):
+        start.emit(record)
 
 
 def start_and_wait_for(folder: Path, pattern: str) -> subprocess.Popen:
@@ -263,8 +417,9 @@ def test_killed_run_goes_on_with_the_same_command(finished, tmp_path):
 def test_failing_job_shows_its_log_and_the_rest_goes_on(tmp_path):
     """One recipe diverges; the other is trained all the same."""
     poison = "recipes={paper: {learning_rate: 1e30}}"
-    both = "synthetic={extended: [RCDRS-Env]}"
-    done = snakemake(tmp_path, "--keep-going", "--config", poison, both)
+    rows = "synthetic/socp-small-0-K3/RCDRS-Env@log_kkt.csv"
+    both = f"table_settings results/tiny/{rows}"
+    done = snakemake(tmp_path, "--keep-going", "--config", poison, target=both)
     assert done.returncode != 0
     assert "rule train failed.  The end of results/tiny/logs/train/paper/RCDRS-Env" in done.stdout
     # Which is checked first; whether the loss has overflowed by then depends on the CPU.
@@ -272,7 +427,7 @@ def test_failing_job_shows_its_log_and_the_rest_goes_on(tmp_path):
     assert re.search(diverged, done.stdout)
     assert "the same command goes on from here" in done.stdout
     made = results(tmp_path)
-    assert "checkpoints/log_kkt/RCDRS-Env/socp-small-0-K3.pt" in made
+    assert made.keys() >= {"checkpoints/log_kkt/RCDRS-Env/socp-small-0-K3.pt", rows}
     assert not any(name.startswith(("checkpoints/paper", "paper_tables")) for name in made)
 
 
@@ -280,7 +435,7 @@ def test_full_disk_is_named_and_loses_nothing(finished, tmp_path):
     """A limit on the size of files stands for it: checkpoints are the largest here."""
     folder, own = tmp_path / "run", "checkpoints/paper/RCDRS-Env/socp-small-0-K3"
     shutil.copytree(finished, folder)
-    rows, table = "synthetic/socp-small-0-K3.csv", "paper_tables/settings.tex"
+    rows, table = "synthetic/socp-small-0-K3/RCDRS-Env@paper.csv", "paper_tables/settings.tex"
     for name in (f"{own}.pt", f"{own}.csv", rows, table):
         (folder / "results/tiny" / name).unlink()
     before = results(folder)

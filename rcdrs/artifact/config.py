@@ -1,25 +1,34 @@
-"""A configuration of the workflow: read, checked, and turned into the library's objects."""
+"""The configuration: read, filled, checked.  An error names the place, what was found there, and
+what is allowed."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import json
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import jsonschema
 import yaml
+from pydantic import ValidationError, create_model
 
-Config = dict[str, Any]
+from rcdrs.experiments.base import experiments
+from rcdrs.experiments.settings import Common, Plain, Section, merge
+
+#: In a checkout.
+PAPER = "workflow/config/paper.yaml"
+
+Config = Common
+S = TypeVar("S", bound=Section)
 
 
 class ConfigError(ValueError):
     """The configuration says something that it may not."""
 
 
-def load(*paths: str | Path, schema: str | Path) -> Config:
-    """The configuration of the files, each over the ones before it, checked against `schema`."""
-    config: Config = {}
+def load(*paths: str | Path) -> Config:
+    """The configuration of the files, each over the ones before it."""
+    config: Plain = {}
     for path in paths:
         try:
             stored = yaml.safe_load(Path(path).read_text())
@@ -31,79 +40,131 @@ def load(*paths: str | Path, schema: str | Path) -> Config:
                 f"{path} holds {type(stored).__name__}, expected sections of settings"
             )
         config = merge(config, stored)
-    return check(config, schema)
+    return check(config)
 
 
-def merge(base: Config, changes: Config) -> Config:
-    """`changes` over `base`, section by section; lists are replaced."""
-    merged = dict(base)
-    for key, value in changes.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if both else value
-    return merged
-
-
-def check(config: Config, schema: str | Path) -> Config:
-    """The configuration itself, or an error that names the place and what is allowed there."""
-    rules = yaml.safe_load(Path(schema).read_text())
-    problems = sorted(
-        jsonschema.Draft202012Validator(rules).iter_errors(config), key=lambda e: list(e.path)
-    )
-    if problems:
-        raise ConfigError("; ".join(_describe(problem) for problem in problems[:5]))
-    for place, value in _numbers(config):
-        if not math.isfinite(value):
-            raise ConfigError(f"{place} is {value}, expected a finite number")
-    for name, (low, high) in config["controller"].get("ranges", {}).items():
-        if low >= high:
-            raise ConfigError(f"controller.ranges.{name} is [{low}, {high}], expected low < high")
-    ablation = config["ablation"]
-    for number, row in enumerate(ablation["rows"]):
-        if row["variant"] not in ablation["variants"]:
-            known = ", ".join(ablation["variants"])
-            raise ConfigError(
-                f"ablation.rows[{number}].variant is {row['variant']!r}, expected one of {known}"
-            )
+def check(written: Plain) -> Config:
+    """The configuration of plain values, or an error."""
+    kinds = experiments()
+    # First the common part: what is wrong there is wrong in every section that takes it.
+    checked(Common, {k: part for k, part in written.items() if k not in kinds}, model())
+    filled = {
+        name: kinds[name].Section.filled(part, written)
+        if name in kinds and isinstance(part, dict)
+        else part
+        for name, part in written.items()
+    }
+    config = checked(model(), filled)
+    _check_families(config)
     return config
 
 
-def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
-    """Every float of a configuration with its place."""
+def checked(section: type[S], written: Plain, whole: type[Section] | None = None) -> S:
+    """A section of plain values, or an error; of a part of one, which names the `whole`."""
+    try:
+        return section.model_validate(written)
+    except ValidationError as error:
+        problems = [_describe(problem, whole or section) for problem in error.errors()[:5]]
+        raise ConfigError("; ".join(problems)) from None
+
+
+def _check_families(config: Config) -> None:
+    """An experiment that takes any family does not take another's."""
+    others = {family: name for name, kind in experiments().items() for family in kind.families}
+    for name in experiments().keys() - others.values():
+        for number, family in enumerate(getattr(config, name).families):
+            if family in others:
+                raise ConfigError(
+                    f"{name}.families[{number}] is {family!r}, expected a name that is not "
+                    f"another experiment's ({', '.join(others)})"
+                )
+
+
+@cache
+def model() -> type[Config]:
+    """The common part, and a section for each experiment."""
+    sections: dict[str, Any] = {name: (kind.Section, ...) for name, kind in experiments().items()}
+    return create_model("Config", __base__=Common, **sections)
+
+
+def typed(value: Any) -> Any:
+    """Snakemake reads numbers inside of lists and sections on its command line as text."""
     if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _numbers(part, f"{place}.{key}" if place else key)
-    elif isinstance(value, list):
-        for index, part in enumerate(value):
-            yield from _numbers(part, f"{place}[{index}]")
-    elif isinstance(value, float):
-        yield place, value
+        return {key: typed(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [typed(part) for part in value]
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
-def _describe(problem: Any) -> str:
-    place = ""
-    for part in problem.absolute_path:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}"
-    place = place.lstrip(".")
-    where = f"{place} is {problem.instance!r}" if place else "the configuration"
-    match problem.validator:
-        case "additionalProperties":
-            known = problem.schema.get("properties", {})
-            unknown = ", ".join(repr(key) for key in problem.instance if key not in known)
-            section = f"{place}: " if place else ""
-            return f"{section}unknown key {unknown}, expected {', '.join(known)}"
-        case "required":
-            return f"{place or 'the configuration'}: {problem.message}"
-        case "enum":
-            return f"{where}, expected one of {', '.join(map(str, problem.validator_value))}"
-        case "const":
-            return f"{where}, expected {problem.validator_value}"
-        case "minimum":
-            return f"{where}, expected at least {problem.validator_value}"
-        case "exclusiveMinimum":
-            return f"{where}, expected more than {problem.validator_value}"
-        case "exclusiveMaximum":
-            return f"{where}, expected less than {problem.validator_value}"
-        case "type":
-            return f"{where}, expected {problem.validator_value}"
+def _describe(problem: Any, section: type[Section]) -> str:
+    """``controller.hidden is 0, expected at least 1``."""
+    place, found, limits = _place(problem["loc"]), problem["input"], problem.get("ctx", {})
+    words = {
+        "greater_than": "more than {gt}",
+        "greater_than_equal": "at least {ge}",
+        "less_than": "less than {lt}",
+        "less_than_equal": "at most {le}",
+        "finite_number": "a finite number",
+        "literal_error": "one of {expected}",
+        "string_pattern_mismatch": "a name that matches {pattern}",
+        "too_short": "{min_length} or more entries",
+        "too_long": "{max_length} or fewer entries",
+        "int_type": "an integer",
+        "float_type": "a number",
+        "bool_type": "true or false",
+        "string_type": "text",
+        "list_type": "a list",
+        "dict_type": "a section of settings",
+        "model_type": "a section of settings",
+    }
+    match problem["type"]:
+        case "extra_forbidden":
+            *above, key = problem["loc"]
+            known = ", ".join(_section(section, above).model_fields)
+            return f"{_place(above)}: unknown key {key!r}, expected {known}".removeprefix(": ")
+        case "missing":
+            *above, key = problem["loc"]
+            return f"{_place(above) or _name(section)}: {key!r} is a required property"
+        case "value_error":
+            message = str(limits["error"])
+            joint = f" is {found!r}, " if message.startswith("expected") else "."
+            return f"{place}{joint}{message}"
+        case kind if kind in words:
+            shown = {name: _limit(value) for name, value in limits.items()}
+            return f"{place} is {found!r}, expected {words[kind].format(**shown)}"
         case _:
-            return f"{where}: {problem.message}"
+            return f"{place} is {found!r}: {problem['msg']}"
+
+
+def _name(section: type[Section]) -> str:
+    return "the configuration" if issubclass(section, Common) else "the settings"
+
+
+def _limit(value: Any) -> str:
+    """Numbers as they are written, and names with commas between them."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).strip("^$").replace(" or ", ", ").replace("'", "")
+
+
+def _place(parts: Sequence[int | str]) -> str:
+    """``ablation.rows[4].variant``."""
+    place = "".join(
+        f".{part}" if str(part).isidentifier() else f"[{part!r}]"
+        for part in parts
+        if part != "[key]"  # pydantic's word after the key of a mapping that is no name
+    )
+    return place.removeprefix(".")
+
+
+def _section(found: Any, parts: Sequence[int | str]) -> Any:
+    """The section at a place in one: through lists and mappings to what they hold."""
+    for part in parts:
+        fields = getattr(found, "model_fields", {})
+        found = fields[part].annotation if part in fields else found
+        while not hasattr(found, "model_fields") and getattr(found, "__args__", None):
+            found = found.__args__[-1]
+    return found

@@ -1,7 +1,8 @@
 """Digests of code and settings: what a computed file depends on, without its wording.
 
-A digest is taken from syntax trees, so comments, docstrings and layout do not count.  It covers one
-function and everything of this package that the function can reach.
+A digest is taken from syntax trees, so comments, docstrings, layout, the order of imports, and the
+texts of errors and progress bars do not count.  It covers some functions, all that they use of
+their own modules, and every module of this package that they import from.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from typing import Any
 
 PACKAGE = "rcdrs"
 ROOT = Path(__file__).parents[1]
+ENGINE = "rcdrs.experiments.engine"
+#: How what a stage returns becomes a file.
+WRITERS = {"evaluate": ("write_rows", "write_details"), "time_methods": ("write_rows",)}
+WRITERS["trace"] = ("write_rows",)
+#: They say what is asked for, which is in the settings, and how files are written.
+PLAIN = ("rcdrs.experiments.base", "rcdrs.experiments.settings", "rcdrs.files")
 
 
 def settings_digest(values: Any) -> str:
@@ -23,46 +30,98 @@ def settings_digest(values: Any) -> str:
 
 
 @cache
-def code_digest(function: str, module: str = "rcdrs.experiments.synthetic.stages") -> str:
-    """Of a function, the functions of its module that it uses, and the modules it imports from."""
-    tree = _tree(module)
-    definitions = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
-    if function not in definitions:
-        raise ValueError(f"{module} defines no {function!r}.")
-    imported = _imported_names(module)
-    parts, modules, waiting = [], set(), [function]
+def stage_digest(stage: str, experiment: str) -> str:
+    """Of a function of the engine, with what the experiment brings to it."""
+    functions = [(ENGINE, name) for name in (stage, *WRITERS.get(stage, ()))]
+    return code_digest(*functions, hooks=f"rcdrs.experiments.{experiment}.stages")
+
+
+@cache
+def code_digest(*functions: tuple[str, str], hooks: str = "") -> str:
+    """Of functions (module, name), all that they use of their modules, and the modules they import.
+
+    What a function takes by name from any object counts as a use of what `hooks`, a module, calls
+    by that name.
+    """
+    parts, modules, waiting = [], set(), list(functions)
     seen = set(waiting)
     while waiting:
-        node = definitions[waiting.pop()]
-        parts.append(ast.dump(node))
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        modules |= {imported[name] for name in names & imported.keys()}
-        new = (names & definitions.keys()) - seen
+        module, name = waiting.pop()
+        bound, imported = _bindings(module), _imported_names(module)
+        if name not in bound:
+            raise ValueError(f"{module} defines no {name!r}.")
+        node = bound[name]
+        parts.append(_dump(node))
+        used = {name} | {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        modules |= {imported[n] for n in used & imported.keys()}
+        new = {(module, n) for n in used & bound.keys()}
+        if hooks and module == ENGINE:
+            taken = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+            new |= {(hooks, n) for n in taken & _bindings(hooks).keys()}
+        waiting += sorted(new - seen)
         seen |= new
-        waiting += sorted(new)
-    constants = [
-        ast.dump(node) for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
-    ]
-    whole = [_text(name) for name in sorted(_reachable(modules))]
-    return _short("\n".join(sorted(parts) + constants + whole))
+    whole = [_dump(_tree(name)) for name in sorted(_reachable(modules))]
+    return _short("\n".join(sorted(parts) + whole))
 
 
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+class _Plain(ast.NodeTransformer):
+    """Without docstrings and the texts of errors and progress bars; imports one by one, sorted."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, (ast.Module, *_DEFINITIONS)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        return super().generic_visit(node)
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        self.generic_visit(node)
+        imports = [part for part in node.body if isinstance(part, _IMPORTS)]
+        alone = [type(i)(**vars(i) | {"names": [alias]}) for i in imports for alias in i.names]
+        rest = [part for part in node.body if part not in imports]
+        node.body = [*sorted(alone, key=ast.dump), *rest]
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                texts = (ast.JoinedStr, ast.Constant)
+                part.args = [ast.Constant("") if isinstance(a, texts) else a for a in part.args]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "tqdm":
+            node.keywords = []
+        return self.generic_visit(node)
 
 
 @cache
 def _tree(module: str) -> ast.Module:
-    """The syntax tree of a module, without docstrings."""
-    tree = ast.parse(_file(module).read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, *_DEFINITIONS)) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
+    tree: ast.Module = _Plain().visit(ast.parse(_file(module).read_text()))
     return tree
 
 
 @cache
-def _text(module: str) -> str:
-    return ast.dump(_tree(module))
+def _dump(node: ast.AST) -> str:
+    return ast.dump(node)
+
+
+@cache
+def _bindings(module: str) -> dict[str, ast.stmt]:
+    """What a module imports, defines or assigns, by name."""
+    found: dict[str, ast.stmt] = {}
+    for node in _tree(module).body:
+        if isinstance(node, _DEFINITIONS):
+            found[node.name] = node
+        elif isinstance(node, _IMPORTS):
+            found[node.names[0].asname or node.names[0].name] = node
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            found |= dict.fromkeys(names, node)
+    return found
 
 
 def _file(module: str) -> Path:
@@ -79,7 +138,8 @@ def _imported_names(of: str) -> dict[str, str]:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 module = inner if _file(inner).exists() else str(node.module)
-                names[alias.asname or alias.name] = module
+                if module not in PLAIN and not module.endswith(".experiment"):
+                    names[alias.asname or alias.name] = module
     return names
 
 

@@ -6,29 +6,50 @@ import base64
 import difflib
 import fcntl
 import json
+import logging
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+
 from rcdrs.artifact import slurm
+from rcdrs.artifact.console import tell
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.schedule import Task, makespan
-from rcdrs.artifact.times import Estimate, count, duration, read
+from rcdrs.artifact.times import count
 
 #: A disk with less is as good as full.
 SPACE = 10 * 2**20
 
 
-def check_room() -> None:
-    """Refuse to start on a full disk: Snakemake itself would fail, with a traceback."""
-    if full := _full_disk():
-        raise OSError(full)
+class Start(logging.Handler):
+    """What is done before the first job, once it is known that jobs will be run.
+
+    Snakemake reads the Snakefile whatever it is asked for, and chooses an executor later, if at
+    all.  Its next message comes before it looks for locks and unfinished files.
+    """
+
+    def __init__(self, workflow: Any, plan: Plan) -> None:
+        super().__init__()
+        self._workflow, self._plan = workflow, plan
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._workflow.executor_plugin is None:
+            return
+        logger.removeHandler(self)
+        if not self._workflow.dryrun and not self._workflow.touch:
+            if full := full_disk():  # Snakemake itself would fail, with a traceback
+                raise WorkflowError(full)
+            recover()
+        tell(source(self._plan))
 
 
-def _full_disk() -> str:
+def full_disk() -> str:
+    """What to say of a full disk, else nothing."""
     full = shutil.disk_usage(".").free < SPACE
     return f"the disk of {Path.cwd()} is full: make room first." if full else ""
 
@@ -48,7 +69,8 @@ def recover(state: Path = Path(".snakemake")) -> None:
     except OSError:  # a file system without locks: Snakemake then says what to do
         return
     else:
-        shutil.rmtree(state / "locks", ignore_errors=True)
+        for lock in (state / "locks").glob("*"):
+            lock.unlink()
         for marker in (state / "incomplete").glob("**/*"):
             if marker.is_file() and not _on_a_cluster(marker):
                 _marked_file(marker.relative_to(state / "incomplete")).unlink(missing_ok=True)
@@ -69,7 +91,16 @@ def _on_a_cluster(marker: Path) -> bool:
         return False
 
 
-def more(amount: int) -> Callable[[Any, int], int]:
+def beside(path: str | Path) -> Path:
+    """A path of the checkout as rules take it: relative to where it is run, if it is below.
+
+    Braces in an absolute path, of a folder above, would be wildcards to Snakemake.
+    """
+    path, here = Path(path), Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def growing(amount: int) -> Callable[[Any, int], int]:
     """A resource that grows with each attempt; only clusters try a job again."""
     return lambda wildcards, attempt: amount * attempt
 
@@ -83,54 +114,17 @@ def refuse(target: str, known: Iterable[str]) -> NoReturn:
 
 def source(plan: Plan) -> str:
     """One line: which released results stand in for computed ones, and how to compute them."""
-    if plan.config.get("results") == "recompute":
+    if plan.config.results == "recompute" or not (found := plan.released_states())["current"]:
         return ""
-    released, found = plan.released, Counter[str]()
-    places = set()
-    for name, entry in released.entries.items():
-        if name.endswith(".csv"):
-            state = _state(plan, name)
-            found[state] += 1
-            if state == "current":
-                places.add(f"{entry.get('host', '?')} (torch {entry.get('torch', '?')})")
-    if not found["current"]:
-        return ""
+    entries = plan.released.entries.values()
+    places = {f"{entry.get('host', '?')} (torch {entry.get('torch', '?')})" for entry in entries}
     text = (
-        f"numbers come from {count(found['current'], 'released result')} in {released.folder}, "
-        f"computed on {', '.join(sorted(places))}; to compute them here, add "
-        "--config results=recompute"
+        f"numbers come from {count(found['current'], 'released result')} in "
+        f"{plan.released.folder}, computed on {', '.join(sorted(places))}; to compute them here, "
+        "add --config results=recompute"
     )
     if found["stale"]:
         text += f"; {found['stale']} more are of other code or settings and not used"
-    return text + "."
-
-
-def _state(plan: Plan, name: str) -> str:
-    try:
-        return plan.released.state(name, plan.digest(name))
-    except KeyError:  # of a variant that this configuration does not have
-        return "stale"
-
-
-def forecast(dag: Any, cores: int, run: str, table: Path) -> str:
-    """One line: how many jobs there are to do, and about how long they will take here."""
-    jobs = [job for job in dag.needrun_jobs() if job.benchmark]
-    expected = Estimate(run, read(table))
-    times = [expected(job.benchmark) for job in jobs]
-    number = {job: index for index, job in enumerate(jobs)}
-    tasks = [
-        Task(
-            seconds or 0.0,
-            job.threads,
-            tuple(number[other] for other in dag.dependencies[job] if other in number),
-        )
-        for job, seconds in zip(jobs, times, strict=True)
-    ]
-    text, unknown = count(len(jobs), "job"), times.count(None)
-    if unknown < len(jobs):
-        text += f", about {duration(makespan(tasks, cores))} on {count(cores, 'core')}"
-    if unknown:
-        text += f"; {unknown:,} of a kind that was never timed, and not counted in the time"
     return text + "."
 
 
@@ -145,7 +139,7 @@ def failure(jobs: Iterable[Any]) -> str:
             parts.append(f"rule {failed.rule.name} failed.  The end of {log}:")
             parts += [f"    {line}" for line in lines[-15:]] or ["    (empty)"]
     parts += [
-        _full_disk(),
+        full_disk(),
         "What was finished is kept: the same command goes on from here.  With --keep-going, all "
         "that does not need the failed jobs runs first.",
     ]

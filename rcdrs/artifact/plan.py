@@ -1,41 +1,36 @@
-"""What the workflow computes: which runs a configuration asks for, with which settings and digests.
+"""What the workflow computes: the results that a configuration asks for, each by its key, with the
+files it is made from, its settings and its digests.
 
-The Snakefile and its rules ask this class; it knows files and settings, but no mathematics, and
-does not import torch.
+The Snakefile and its rules ask this class; it knows no mathematics and does not import torch.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rcdrs.artifact.config import Config, ConfigError, check, load
-from rcdrs.artifact.digest import code_digest, settings_digest
-from rcdrs.artifact.release import Released
-from rcdrs.experiments.base import DFL, EXPERIMENTS, Experiment, Synthetic, experiment_of
+from rcdrs.artifact.config import PAPER, Config, ConfigError, check, load, typed
+from rcdrs.artifact.digest import settings_digest, stage_digest
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.release import Released, read_origin
+from rcdrs.experiments.base import Experiment, Run, experiment_of, experiments
+from rcdrs.experiments.settings import Plain
 
-#: In a checkout.
-PAPER = "workflow/config/paper.yaml"
-SCHEMA = "workflow/schemas/config.schema.yaml"
-#: The function behind each stage, in the module of its experiment.
+#: The function of the engine that makes each kind of result.
 STAGES = {
     "instances": "make_instances",
-    "tune": "tune",
-    "train": "train_layer",
-    "learn": "train_model",
-    "reference": "make_reference",
-    "evaluate": "evaluate_runs",
-    "time": "time_methods",
+    "cores": "tune",
+    "checkpoints": "train_run",
+    "references": "make_reference",
+    "rows": "evaluate",
+    "times": "time_methods",
+    "traces": "trace",
 }
-#: What the report shows of trained layers is computed by these.
-TRACES = (
-    ("trace_runs", "rcdrs.experiments.synthetic.trace"),
-    ("trace_day", "rcdrs.experiments.dispatch.trace"),
-)
 
 
 class StaleResult(ValueError):
@@ -44,21 +39,33 @@ class StaleResult(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of one configuration; `root` is the checkout."""
+    """The results of one configuration; `root` is the checkout."""
 
     config: Config
     root: Path
 
     @staticmethod
-    def of(config: Config, root: str | Path) -> Plan:
+    def of(config: Plain, root: str | Path) -> Plan:
+        """From plain values, as Snakemake has them."""
+        return Plan(check(typed(config)), Path(root))
+
+    @staticmethod
+    def read(root: str | Path, *changes: Path) -> Plan:
+        """The paper's configuration, and files over it."""
         root = Path(root)
-        return Plan(check(_typed(config), root / SCHEMA), root)
+        if not (root / PAPER).exists():
+            raise ConfigError(
+                f"{root} is no checkout, it has no {PAPER}: run this in one, or install from one "
+                "with `pip install -e .`."
+            )
+        return Plan(load(root / PAPER, *changes), root)
 
     def check_name(self) -> None:
         """Other settings than the paper's need a name of their own: they are not its results."""
-        paper = load(self.root / PAPER, schema=self.root / SCHEMA)
-        changed = [key for key in paper if self.config[key] != paper[key] and key != "device"]
-        if self.config["run"] == paper["run"] and changed:
+        ours, paper = self.config.plain(), load(self.root / PAPER).plain()
+        same = ("device", "results")
+        changed = [key for key in paper if ours[key] != paper[key] and key not in same]
+        if ours["run"] == paper["run"] and changed:
             raise ConfigError(
                 f"{', '.join(changed)} differ from {PAPER}: give the run a name of its own, "
                 "as in --config run=mine"
@@ -67,167 +74,207 @@ class Plan:
     @property
     def folder(self) -> str:
         """Where this run's files go."""
-        return f"results/{self.config['run']}"
+        return f"results/{self.config.run}"
 
     @property
     def tables_folder(self) -> str:
         """The committed tables belong to the paper's run; any other keeps its own."""
-        return "paper_tables" if self.config["run"] == "paper" else f"{self.folder}/paper_tables"
+        return "paper_tables" if self.config.run == "paper" else f"{self.folder}/paper_tables"
 
     @cached_property
     def experiments(self) -> dict[str, Experiment]:
-        return {name: kind(self.config) for name, kind in EXPERIMENTS.items()}
+        return {name: kind(self.config) for name, kind in experiments().items()}
 
-    @property
-    def synthetic(self) -> Synthetic:
-        return Synthetic(self.config)
+    # Keys.
 
-    @property
-    def dfl(self) -> DFL:
-        return DFL(self.config)
+    def key(self, kind: str, case: str, seed: int | str, **more: Any) -> Key:
+        """The key of a kind of result; the experiment is that of the case, or of the variant."""
+        names = {"K": int(more.get("K", 0)), "method": more.get("method", "")}
+        names["recipe"] = more.get("recipe", "paper")
+        experiment = more.get("experiment") or self._experiment(case, names["method"])
+        return Key(kind, experiment, case, int(seed), **names)
 
-    def experiment(self, case: str) -> Experiment:
-        return self.experiments[experiment_of(case)]
+    def _experiment(self, case: str, method: str) -> str:
+        owner = experiment_of(case)
+        for name, experiment in self.experiments.items():
+            takes = experiment.instances_of == owner and case in experiment.cases
+            if takes and any(run.method == method for run in experiment.runs(case)):
+                return name
+        return owner
 
-    @property
-    def cases(self) -> list[str]:
-        return [case for experiment in self.experiments.values() for case in experiment.cases]
+    def behind(self, key: Key) -> dict[str, list[Key]]:
+        """What a result is computed from, by the name of the input."""
+        owner = experiment_of(key.case)
+        instances = replace(key, kind="instances", experiment=owner)
+        core = replace(key, kind="cores", experiment=owner)
+        if key.kind == "instances":
+            return {}
+        if key.kind == "cores":
+            return {"instances": [instances]}
+        found = {"instances": [instances], "core": [core]}
+        experiment = self.experiments[key.experiment]
+        if key.kind == "references":
+            found["core"] = [replace(core, K=experiment.reference_settings()["depth"])]
+        elif key.kind == "times":
+            found["core"] = [replace(core, K=K) for K in experiment.depths]
+        elif key.kind == "checkpoints":
+            start = experiment.start(Run(key.method, key.recipe))
+            found["start"] = [_of_run(key, "checkpoints", start)] if start else []
+        else:
+            runs = [experiment.trained(run) for run in self.runs(key)]
+            found["checkpoints"] = [_of_run(key, "checkpoints", run) for run in runs if run]
+            if key.kind == "rows" and experiment.reference:
+                found["reference"] = [replace(key, kind="references")]
+        return found
 
-    def runs(self, case: str, seed: str | int, depth: str | int) -> list[str]:
-        """What `rcdrs evaluate` is asked for in one setting."""
-        where = f"{case}-{seed}-K{depth}"
-        return [
-            method if recipe is None else f"{method}@{recipe}={self.trained(recipe, method, where)}"
-            for method, recipe in self.experiment(case).asked(case)
-        ]
+    def runs(self, key: Key) -> list[Run]:
+        """The runs that a result is of."""
+        if key.method:
+            return [Run(key.method, key.recipe)]
+        experiment = self.experiments[key.experiment]
+        return experiment.traced(key.case) if key.kind == "traces" else []
 
-    def checkpoints(self, case: str, seed: str | int, depth: str | int) -> list[str]:
-        """What these runs were trained to."""
-        runs = self.runs(case, seed, depth)
-        return list(dict.fromkeys(run.partition("=")[2] for run in runs if "=" in run))
+    def timed(self, key: Key) -> list[str]:
+        """The methods whose times are measured."""
+        return list(self.experiments[key.experiment].section.methods)
 
-    def trained(self, recipe: str, method: str, where: str) -> str:
-        """The trained layer of a method; in decision-focused learning, the model around it."""
-        folder = "models" if experiment_of(where) == "dfl" else "checkpoints"
-        return f"{self.folder}/{folder}/{recipe}/{method.removesuffix('-Exact')}/{where}.pt"
+    def asked(self, key: Key) -> list[str]:
+        """The same as `rcdrs evaluate` takes them: ``METHOD`` or ``METHOD@RECIPE=CHECKPOINT``."""
+        found, experiment = [], self.experiments[key.experiment]
+        for run in self.runs(key):
+            trained = experiment.trained(run)
+            path = f"{self.folder}/{_of_run(key, 'checkpoints', trained)}" if trained else ""
+            found.append(f"{run}={path}" if trained else run.method)
+        return found
 
-    def pretrained(self, recipe: str, method: str, where: str) -> list[str]:
-        """The checkpoint of the layer that a decision-focused method starts from, if any."""
-        layer = self.dfl.layer(method)
-        return [f"{self.folder}/checkpoints/{recipe}/{layer}/{where}.pt"] if layer else []
+    # Settings and digests.
 
-    # Settings of the stages, as JSON for the command line.
+    def settings(self, key: Key) -> Plain:
+        """What the stage behind a result is told: plain values."""
+        experiment, run = self.experiments[key.experiment], Run(key.method, key.recipe)
+        match key.kind:
+            case "instances":
+                return experiment.instances()
+            case "cores":
+                return experiment.grid()
+            case "checkpoints":
+                return experiment.training(run)
+            case "references":
+                return experiment.reference_settings()
+            case "times":
+                return experiment.solver(run) | self.config.timing.plain()
+            case _:
+                return experiment.solver(run)
 
-    def sizes(self, case: str) -> str:
-        return _json(self.experiment(case).sizes())
+    def code(self, key: Key) -> str:
+        return stage_digest(STAGES[key.kind], key.experiment)
 
-    def grid(self, case: str) -> str:
-        return _json(self.experiment(case).grid())
+    def digests(self, key: Key) -> dict[str, str]:
+        """``CODE SETTINGS`` of everything behind each part of a result: its runs, or its times."""
+        if key.kind == "times":
+            experiment = self.experiments[key.experiment]
+            digest = self._digest(key, None)
+            names = [f"{m} K{K}" for m in self.timed(key) for K in experiment.depths]
+            return dict.fromkeys(names, digest)
+        return {str(run): self._digest(key, run) for run in self.runs(key)}
 
-    def training(self, case: str, recipe: str) -> str:
-        return _json(self.experiment(case).training(recipe))
+    def known_digests(self, key: Key) -> dict[str, str]:
+        """The same; nothing for a variant or recipe that this configuration does not have."""
+        try:
+            return self.digests(key)
+        except (KeyError, ValueError):
+            return {}
 
-    def controller(self, case: str) -> str:
-        return _json({"controller": self.experiment(case).controller()})
+    def _digest(self, key: Key, run: Run | None) -> str:
+        known = (key.kind, key.experiment, run)
+        if known not in self._digested:
+            one = key if run is None else replace(key, method=run.method, recipe=run.recipe)
+            chain = self._chain(one)
+            settings = [(link.kind, self.settings(link)) for link in chain]
+            code = settings_digest([self.code(link) for link in chain])
+            self._digested[known] = f"{code} {settings_digest([settings, self.config.threads])}"
+        return self._digested[known]
 
-    def ablated(self, variant: str) -> str:
-        return _json(self.synthetic.ablated(variant))
+    @cached_property
+    def _digested(self) -> dict[Any, str]:
+        return {}
 
-    def ablated_controller(self, variant: str) -> str:
-        return _json({"controller": self.synthetic.ablated(variant)["controller"]})
-
-    def predictor(self) -> str:
-        return _json(self.dfl.predictor())
-
-    # Digests.
-
-    def code(self, stage: str, case: str = "") -> str:
-        if stage == "table":
-            return code_digest("render", "rcdrs.reporting.tables")
-        return code_digest(STAGES[stage], self.experiment(case).module)
-
-    def digest(self, name: str) -> dict[str, str]:
-        """Of everything behind a result: code and settings.  `name` is as in `result`."""
-        kind, *rest = name.split("/")
-        case = re.sub(r"-\d+(-K\d+)?(\.\w+)?$", "", rest[-1])
-        experiment = self.experiment(case)
-        stages, settings = experiment.stages, experiment.settings()
-        common = {key: settings[key] for key in ("instances", "grid", "base_action", "threads")}
-        if kind == "timing":
-            stages = ("instances", "tune", "time")
-            settings = common | {"timing": self.config["timing"]}
-            settings |= {"controller": experiment.controller()}
-        elif kind == "ablation":
-            settings = common | {"method": self.config["ablation"]["method"]}
-            settings |= {"training": self.ablated(rest[0])}
-        code = [self.code(stage, case) for stage in stages]
-        if kind == "traces":
-            code += [code_digest(*traced) for traced in TRACES]
-        return {
-            "code": settings_digest(code),
-            "settings": settings_digest(settings),
-        }
-
-    def stamp(self, name: str | Path) -> str:
-        return _json(self.digest(str(name)))
+    def _chain(self, key: Key) -> list[Key]:
+        """A result and all that it is computed from, each kind of work once."""
+        found: dict[Any, Key] = {}
+        for inputs in self.behind(key).values():
+            for part in inputs[:1]:
+                found |= {(k.kind, k.method, k.recipe): k for k in self._chain(part)}
+        return [*found.values(), key]
 
     # Results: what a run computed, or what was released and still holds.
 
-    def result(self, name: str) -> str:
-        """The file of a result such as ``synthetic/socp-hard-0-K20.csv``, released or computed."""
-        mode = self.config.get("results", "auto")
-        if mode != "recompute" and self.released.holds(name, self.digest(name)):
-            return str(self.released.path(name))
+    def result(self, key: Key) -> str:
+        """The file with a result, released or computed."""
+        mode = self.config.results
+        if mode != "recompute" and self.released.holds(key, self.digests(key)):
+            return str(self.released.path(key))
         if mode == "released":
             raise StaleResult(
-                f"{name} is {self.released.state(name, self.digest(name))} in "
+                f"{key} is {self.released.state(key, self.digests(key))} in "
                 f"{self.released.folder}: leave out results=released to compute it."
             )
-        return f"{self.folder}/{name}"
+        return f"{self.folder}/{key}"
 
-    def state(self, name: str) -> str:
+    def results(self, keys: Iterable[Key]) -> list[str]:
+        """The files with these results, each once; those of a run after released ones, since rows
+        of later files replace those of earlier ones."""
+        found = dict.fromkeys(self.result(key) for key in keys)
+        return sorted(found, key=lambda path: path.startswith(f"{self.folder}/"))
+
+    def state(self, key: Key) -> str:
         """``released``, ``computed`` or ``missing``; a released file of other code is ``stale``."""
-        released = self.released.state(name, self.digest(name))
+        digests = self.digests(key)
+        released = self.released.state(key, digests)
         if released == "current":
             return "released"
-        note = Path(self.folder, name).with_suffix(".origin.json")
-        if note.exists() and json.loads(note.read_text())["digest"] == self.digest(name):
-            return "computed"
-        return "stale" if released == "stale" or note.exists() else "missing"
+        path = Path(self.folder, key.path())
+        if origin := read_origin(path):
+            return "computed" if digests.items() <= origin["digests"].items() else "stale"
+        return released
 
-    def rows_behind(self, table: str) -> list[str]:
-        """The seed-level results a table is made from."""
-        from rcdrs.reporting.tables import needs
+    def released_digests(self) -> dict[str, dict[str, str]]:
+        """What this code and configuration would note of each released file, by part."""
+        found: dict[str, dict[str, str]] = {}
+        for name, entry in self.released.entries.items():
+            digests: dict[str, str] = {}
+            for key in self.released.keys_of(name, self.key):
+                digests |= self.known_digests(key)
+            found[name] = {part: digests[part] for part in entry["digests"] if part in digests}
+        return found
 
-        return list(dict.fromkeys(needs(table, self.config).rows))
+    def released_states(self) -> Counter[str]:
+        """How many released results are ``current``, and how many ``stale``."""
+        now, found = self.released_digests(), Counter[str]()
+        for name, entry in self.released.entries.items():
+            if name.endswith(".csv"):
+                for part, digest in entry["digests"].items():
+                    found["current" if now[name].get(part) == digest else "stale"] += 1
+        return found
 
-    def times_behind(self, table: str) -> list[str]:
-        from rcdrs.reporting.tables import needs
+    def origin(self, key: Key) -> Plain:
+        """Where a result was computed: the note beside it, or its entry in the manifest."""
+        if self.released.state(key, self.digests(key)) == "current":
+            return self.released.entries[key.released()]
+        return read_origin(Path(self.folder, key.path()))
 
-        return list(dict.fromkeys(needs(table, self.config).times))
+    def stamp(self, key: Key) -> str:
+        return json.dumps(self.digests(key), sort_keys=True)
 
     def tables_config(self) -> str:
-        """What the tables show of the configuration: all but where and on what it runs."""
-        hidden = ("run", "results", "device", "threads")
-        return _json({key: value for key, value in self.config.items() if key not in hidden})
+        """What the tables show of the configuration: nothing of where and on what it runs."""
+        shown = self.config.but(run="paper", results="auto", device="auto", threads=1)
+        return shown.model_dump_json()
 
     @cached_property
     def released(self) -> Released:
         return Released.read(self.root / "results/released")
 
 
-def _typed(value: Any) -> Any:
-    """Snakemake reads numbers inside of lists and sections on its command line as text."""
-    if isinstance(value, dict):
-        return {key: _typed(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_typed(part) for part in value]
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
-
-
-def _json(values: Any) -> str:
-    """As text that does not depend on the order in which a configuration was merged."""
-    return json.dumps(values, sort_keys=True)
+def _of_run(key: Key, kind: str, run: Run) -> Key:
+    return replace(key, kind=kind, method=run.method, recipe=run.recipe)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
-from rcdrs.artifact.config import load
-from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import LAYER_SEED, LAYERS
-from rcdrs.experiments.base import experiment_of
-from rcdrs.experiments.dispatch import scenarios
-from rcdrs.experiments.dispatch.scenarios import ScenarioSet
-from rcdrs.experiments.synthetic.instances import InstanceSet, find_case, generate
+from rcdrs.experiments.engine import stages_of
 from rcdrs.layer import RCDRSLayer
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +25,7 @@ def pretrained(
     recipe: str = "log_kkt",
     seed: int = LAYER_SEED,
     root: str | Path = ROOT,
-) -> tuple[RCDRSLayer, InstanceSet | ScenarioSet]:
+) -> tuple[RCDRSLayer, Any]:
     """A trained layer and the instances that it was trained, validated and tested on.
 
     Arguments
@@ -42,36 +39,31 @@ def pretrained(
         >>> layer, data = rcdrs.pretrained("socp-hard", depth=20)
         >>> solution = layer(data.test.program.b, data.test.program.c)
     """
-    root = Path(root)
-    if not (root / PAPER).exists():
+    if not (Path(root) / "results/released").exists():
         raise NotReleased(f"{root} is not a checkout: trained layers are released with the code.")
     if method not in LAYERS:
         raise ValueError(f"method is {method!r}, expected one of {', '.join(LAYERS)}.")
-    dispatch = experiment_of(case) == "dispatch"
+    plan = Plan.read(root)
+    key = plan.key("checkpoints", case, seed, K=depth, method=method, recipe=recipe)
+    experiment, stages = plan.experiments[key.experiment], stages_of(key.experiment)
     # An unknown case is an error here, before any file is looked for.
-    formulation = scenarios.formulation_of(case) if dispatch else find_case(case).name
-    plan = Plan.of(load(root / PAPER, schema=root / SCHEMA), root)
-    name = f"checkpoints/{recipe}/{method}/{case}-{seed}-K{depth}.pt"
-    state = plan.released.state(name, plan.digest(name))
+    data = stages.generate(case, seed, experiment.instances())
+    state = plan.released.state(key, plan.digests(key))
     if state == "missing":
-        raise NotReleased(_not_released(plan, name, f"checkpoints/{recipe}/{method}/{case}-"))
-    plan.released.verify(name)
+        raise NotReleased(_not_released(plan, key.path()))
+    plan.released.verify(key.path())
     if state == "stale":
         warnings.warn(
-            f"{name} was trained by other code or settings than those of this checkout.",
+            f"{key} was trained by other code or settings than those of this checkout.",
             stacklevel=2,
         )
-    path = plan.released.path(name)
-    sizes = plan.experiment(case).sizes()
-    if dispatch:
-        days = scenarios.generate(seed, sizes, formulation)
-        return RCDRSLayer.load(path, days.model.A, days.test.cone, depth), days
-    data = generate(case, seed, sizes)
-    return RCDRSLayer.load(path, data.A, data.case.cone, depth), data
+    solver = stages.build(data, depth, (1.0, 1.0), method, experiment.solver(plan.runs(key)[0]))
+    return RCDRSLayer.load(plan.released.path(key), solver.A, solver.cone, depth), data
 
 
-def _not_released(plan: Plan, name: str, start: str) -> str:
+def _not_released(plan: Plan, name: str) -> str:
     """What there is instead, and how to make it."""
+    start = name.rpartition("-K")[0].rpartition("-")[0] + "-"
     near = [entry.removeprefix(start) for entry in plan.released.entries if entry.startswith(start)]
     known = f" (of {start} there are: {', '.join(sorted(near))})" if near else ""
     return (

@@ -11,21 +11,25 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 # Parameters of glibc's mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def configure(threads: int = 1) -> None:
-    """Prepare this process for computing; called by every command, never on import.
+    """Prepare this process for computing; called by commands that compute, never on import.
 
     The number of torch threads is fixed so that results do not depend on the machine's cores.
     Denormal numbers, which deep rollouts produce, are flushed to zero.  Freed memory stays with
     the process: by default glibc returns a rollout's arrays to the system and every step pays
     for fresh pages again (a quarter of a training step).
     """
+    import torch
+
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     if os.name == "posix":
@@ -45,6 +49,8 @@ def claim(device: torch.device) -> torch.device:
     Jobs run side by side, one a core, but a GPU serves one job at a time.  On a CPU there is
     nothing to wait for.
     """
+    import torch
+
     while device.type == "cuda":
         for index in range(torch.cuda.device_count()):
             name = f"rcdrs-{torch.cuda.get_device_properties(index).uuid}.lock"
@@ -73,18 +79,11 @@ def end_with_parent() -> None:
         return
 
     def watch() -> None:
-        while _alive(int(pid)):
-            time.sleep(1)
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                with contextlib.suppress(PermissionError):  # of another user, and alive
+                    os.kill(int(pid), 0)
+                time.sleep(1)
         os._exit(143)  # as after a SIGTERM
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

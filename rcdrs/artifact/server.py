@@ -1,10 +1,10 @@
-"""Verbs that start at once: one process imports everything, and forks for each verb.
+"""Commands that start at once: one process imports everything, and forks for each command.
 
-Importing torch and the rest takes seconds, and a workflow runs more than a thousand verbs.  So a
-local workflow starts a server that imports once; ``python -m rcdrs VERB`` finds it by the
-environment variable ``RCDRS_SERVER`` and hands its verb over: arguments, folder, environment and
-open files.  A fork of the server runs it and is gone when either the command or the workflow is.
-Without a server, or where the server has other code, a command runs its verb itself.
+Importing torch and the rest takes seconds, and a workflow runs more than a thousand commands.  So
+a local workflow starts a server that imports once; ``python -m rcdrs COMMAND`` finds it by the
+environment variable ``RCDRS_SERVER`` and hands over what it was called with: arguments, folder,
+environment and open files.  A fork of the server runs the command and is gone when either the
+caller or the workflow is.  Without a server, or where it has other code, the caller runs it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,14 @@ from typing import NoReturn
 VARIABLE = "RCDRS_SERVER"
 #: Libraries read these only while they are imported.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: With what they import, all that most verbs need.
-MODULES = (
-    "torch._dynamo",  # torch's optimizers do so at their first step
-    "rcdrs.cli.stages",
-    "rcdrs.experiments.synthetic.stages",
-    "rcdrs.experiments.dfl.stages",
-    "rcdrs.experiments.dispatch.stages",
-    "rcdrs.cli.results",
-)
+#: With what they import, all that most commands need.
+MODULES = ("torch._dynamo", "rcdrs.cli.stages", "rcdrs.cli.results")  # optimizers need the first
 #: More than the imports of a server can take, in seconds.
 PATIENCE = 120
 
 
 def hand_over(arguments: Sequence[str]) -> int | None:
-    """The exit code of the verb, run by the server; None if no server takes it."""
+    """The exit code of the command, run by the server; None if no server takes it."""
     if not (server := os.environ.get(VARIABLE)):
         return None
     connection = socket.socket(socket.AF_UNIX)
@@ -72,7 +65,7 @@ def start(threads: int) -> None:
     if sys.platform != "linux":  # forks and their ends are handled as Linux does
         return
     path = Path(tempfile.mkdtemp(prefix="rcdrs-"), "socket")
-    # Bound here, so that the first commands wait for the server instead of going without.
+    # Bound here, so that the first callers wait for the server instead of going without.
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(str(path))
@@ -82,20 +75,20 @@ def start(threads: int) -> None:
         listener.listen(1024)
         alive, _ = os.pipe()  # its other end is open until this process ends, however it does
         subprocess.Popen(
-            [sys.executable, "-m", "rcdrs.artifact.server", str(listener.fileno())],
+            [sys.executable, "-m", "rcdrs.cli.serve", str(listener.fileno())],
             stdin=alive,
-            stdout=subprocess.DEVNULL,  # buffered like the logs that verbs write
+            stdout=subprocess.DEVNULL,  # buffered like the logs that commands write
             pass_fds=[listener.fileno()],
             env=os.environ | dict.fromkeys(THREADS, str(threads)),
             cwd=Path(__file__).parents[2],
-            start_new_session=True,  # what is typed reaches a verb once, through its command
+            start_new_session=True,  # what is typed reaches a command once, through its caller
         )
         os.close(alive)
     os.environ[VARIABLE] = str(path)
 
 
 def _code() -> bytes:
-    """What a server and a command have to share: package, Python and numbers of threads."""
+    """What a server and a caller have to share: package, Python and numbers of threads."""
     package = Path(__file__).parents[1]
     changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
     threads = [os.environ.get(name) for name in THREADS]
@@ -104,60 +97,54 @@ def _code() -> bytes:
 
 
 def serve(listener: socket.socket) -> list[str]:
-    """Fork for each command; in the fork, return the arguments of its verb."""
+    """Fork for each command; in the fork, return its arguments."""
     import gc
-    import selectors
+    import select
     import shutil
 
     import numba
+
+    from rcdrs.experiments.base import experiments
 
     def leave(*_: object) -> NoReturn:
         shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
         os._exit(143)
 
     signal.signal(signal.SIGTERM, leave)  # what a scheduler sends to all of a job's processes
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     code = _code()
-    for module in MODULES:
+    for module in (*MODULES, *(f"rcdrs.experiments.{name}.stages" for name in experiments())):
         import_module(module)
     numba.njit(lambda: None)()  # imports the rest of numba, as the first call of a kernel would
     gc.freeze()  # forks share these pages as long as no collection writes to them
-    running: dict[int, tuple[int, socket.socket]] = {}
-    selector = selectors.DefaultSelector()
-    for file in (workflow := sys.stdin.fileno(), listener.fileno()):
-        selector.register(file, selectors.EVENT_READ)
     while True:
-        for key, _ in selector.select():
-            if key.fd == workflow:  # gone
-                leave()
-            elif key.fd == listener.fileno():
-                connection, _ = listener.accept()
-                if (pid := os.fork()) == 0:
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                    for other in (listener, *(of_another for _, of_another in running.values())):
-                        other.close()
-                    return _take_over(connection, code)
-                end = os.pidfd_open(pid)
-                running[end] = pid, connection
-                selector.register(end, selectors.EVENT_READ)
-            else:
-                pid, connection = running.pop(key.fd)
-                selector.unregister(key.fd)
-                os.close(key.fd)
-                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                with connection, suppress(OSError):  # of a command that is gone
-                    connection.send(str(status).encode())
+        if sys.stdin in select.select([sys.stdin, listener], [], [])[0]:
+            leave()  # the workflow is gone
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            return _take_over(connection, code)
+        connection.close()
 
 
 def _take_over(connection: socket.socket, code: bytes) -> list[str]:
-    """Make this process what the command at the other end is; the arguments of its verb."""
+    """Make a fork what the caller at the other end is, and tell that how it ended; the arguments of
+    its command."""
     import threading
 
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if pid := os.fork():
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with suppress(OSError):  # of a caller that is gone
+            connection.send(str(status).encode())
+        os._exit(0)
     try:
         connection.sendall(code)
         size, files, _, _ = socket.recv_fds(connection, 8, 3)
     except OSError:
         files = []
-    if not files:  # the command refused, or is gone
+    if not files:  # the caller refused, or is gone
         os._exit(0)
     request = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
     arguments, folder, environment = json.loads(request)
@@ -171,16 +158,7 @@ def _take_over(connection: socket.socket, code: bytes) -> list[str]:
     def watch() -> None:
         while number := connection.recv(1):
             os.kill(os.getpid(), number[0])
-        os._exit(143)  # as after a SIGTERM: the command is gone
+        os._exit(143)  # as after a SIGTERM: the caller is gone
 
     threading.Thread(target=watch, daemon=True).start()
     return list(arguments)
-
-
-if __name__ == "__main__":
-    verb = serve(socket.socket(fileno=int(sys.argv[1])))
-    from rcdrs.cli.main import main
-
-    status = main(verb)
-    sys.stdout.flush()
-    os._exit(status)  # taking all those modules down would take longer than many a verb

@@ -14,6 +14,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from snakemake.exceptions import WorkflowError
+
 #: Where the plugin keeps the logs of what it submits, until they have succeeded.
 LOGS = Path(".snakemake/slurm_logs")
 #: What to change, by what SLURM writes into such a log.
@@ -23,14 +25,10 @@ CURES = {
 }
 
 
-class Refused(ValueError):
-    """SLURM would not run a job as it is asked for."""
-
-
 def check(dag: Any) -> None:
     """Ask SLURM about every kind of submission before the first: an error says what to change."""
     if shutil.which("sbatch") is None:
-        raise Refused(
+        raise WorkflowError(
             "there is no SLURM here: sbatch is not installed. Run this on a login node of the "
             "cluster, or without --profile to compute on this machine."
         )
@@ -45,7 +43,7 @@ def check(dag: Any) -> None:
         if (limit := limits.get(partition, inf)) < job.resources.get("runtime", 0):
             words = f"the partition ends its jobs after {limit:g} minutes."
         if words:
-            raise Refused(
+            raise WorkflowError(
                 f"SLURM refuses {_kind(job)} {job.name}, asked for with {shlex.join(options)}:\n"
                 f"{words}\n`sinfo` shows partitions, limits and nodes. Choose with "
                 "--default-resources slurm_partition=NAME slurm_account=NAME, with "
@@ -72,14 +70,12 @@ def _options(job: Any) -> tuple[str, ...]:
 
 def _time_limits() -> dict[str, float]:
     """Minutes by partition; that of an empty name is the default."""
-    answer = subprocess.run(
-        ["sinfo", "--noheader", "--format=%P|%l"], capture_output=True, text=True
-    )
+    command = ["sinfo", "--noheader", "--format=%P|%l"]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.split()
     limits = {}
-    for partition, _, limit in (line.partition("|") for line in answer.stdout.split()):
-        limits[partition.removesuffix("*")] = minutes(limit)
-        if partition.endswith("*"):
-            limits[""] = minutes(limit)
+    for name, _, limit in (line.partition("|") for line in lines):
+        for each in (name.removesuffix("*"), *([""] if name.endswith("*") else [])):
+            limits[each] = minutes(limit)
     return limits
 
 

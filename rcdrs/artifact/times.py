@@ -6,24 +6,23 @@ is the name of the job's benchmark file, as in ``train/paper/RCDRS-Env/socp-hard
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
-from itertools import islice
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
 import numpy as np
+import pandas as pd
 
 from rcdrs.files import replacing
 
 #: In a checkout, how long jobs took in earlier runs.
 JOB_TIMES = "workflow/job_times.csv"
 #: Rules whose work is what a run is for; the rest prepares or reports.
-PURPOSE = ("train", "learn", "evaluate", "time")
+PURPOSE = ("train", "evaluate", "time")
 
 
 @dataclass(frozen=True)
@@ -42,77 +41,55 @@ class JobTime:
 
     @property
     def rule(self) -> str:
-        return rule_of(self.kind)
-
-    @property
-    def purpose(self) -> bool:
-        return self.rule.partition("_")[0] in PURPOSE
+        return self.kind.partition("/")[0]
 
 
-def kind_of(benchmark: str | Path, run: str | Path) -> str:
-    """The kind of the job with this benchmark file, of a run that writes to this folder."""
-    name = Path(benchmark).relative_to(Path(run) / "benchmarks").with_suffix("")
-    return re.sub(r"-\d+(?=-K\d+$|$)", "", name.as_posix())
+def name_of(benchmark: str | Path) -> str:
+    """The name of the job with this benchmark file: ``train/paper/RCDRS-Env/socp-hard-0-K20``."""
+    return Path(benchmark).with_suffix("").as_posix().rpartition("/benchmarks/")[2]
 
 
-def rule_of(kind: str) -> str:
-    return kind.partition("/")[0]
+def kind_of(benchmark: str | Path) -> str:
+    """The same without the seed, the number after a case."""
+    return re.sub(r"-\d+(?=(-K\d+)?(/|$))", "", name_of(benchmark))
 
 
 def measure(run: str | Path) -> list[JobTime]:
     """The times of a run's finished jobs, from their benchmark files and logs."""
-    run = Path(run)
-    found = defaultdict(list)
+    run, found = Path(run), defaultdict(list)
     for path in sorted(run.glob("benchmarks/**/*.tsv")):
-        seconds = benchmark_seconds(path)
-        if seconds is not None:
-            log = run / "logs" / path.relative_to(run / "benchmarks").with_suffix(".log")
-            found[kind_of(path, run)].append((seconds, _inside(log)))
-    reference = reference_seconds() if found else 0.0
+        if (seconds := benchmark_seconds(path)) is not None:
+            found[kind_of(path)].append((seconds, _inside(run / f"logs/{name_of(path)}.log")))
+    here = reference_seconds() if found else 0.0
     return [
-        JobTime(
-            run.name,
-            kind,
-            len(times),
-            fmean(seconds for seconds, _ in times),
-            fmean(inside for _, inside in times),
-            reference,
-        )
-        for kind, times in found.items()
+        JobTime(run.name, kind, len(jobs), fmean(seconds), fmean(inside), here)
+        for kind, jobs in found.items()
+        for seconds, inside in [zip(*jobs, strict=True)]
     ]
 
 
 def benchmark_seconds(path: Path) -> float | None:
     """The wall time in a file of Snakemake's; a killed run may leave one that holds none."""
-    if not path.exists():
-        return None
     try:
-        return float(next(csv.DictReader(path.read_text().splitlines(), delimiter="\t"))["s"])
-    except (StopIteration, KeyError, TypeError, ValueError):
+        return float(path.read_text().splitlines()[1].split("\t")[0])
+    except (OSError, IndexError, ValueError):
         return None
 
 
 def _inside(log: Path) -> float:
-    """What a verb says of itself in its log; verbs without a stage say nothing."""
+    """What a command says of itself in its log; commands without a stage say nothing."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return sum(float(seconds) for seconds in re.findall(r"^\w+ took ([\d.]+) s$", text, re.M))
 
 
-def write(times: Iterable[JobTime], path: Path) -> None:
-    with replacing(path) as temporary, open(temporary, "w", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(field.name for field in fields(JobTime))
-        for time in times:
-            run, kind, jobs, *seconds = astuple(time)
-            writer.writerow([run, kind, jobs, *(f"{value:.4g}" for value in seconds)])
+def write(times: Sequence[JobTime], path: Path) -> None:
+    columns = [field.name for field in fields(JobTime)]
+    with replacing(path) as temporary:
+        pd.DataFrame(times, columns=columns).to_csv(temporary, index=False, float_format="%.4g")
 
 
 def read(path: Path) -> list[JobTime]:
-    with open(path, newline="") as stream:
-        return [
-            JobTime(run, kind, int(jobs), float(seconds), float(inside), float(reference))
-            for run, kind, jobs, seconds, inside, reference in islice(csv.reader(stream), 1, None)
-        ]
+    return [JobTime(*row) for row in pd.read_csv(path).itertuples(index=False)]
 
 
 def reference_seconds() -> float:
@@ -141,36 +118,45 @@ class Estimate:
     """Expected times of a run's jobs: measured in it, else from a table of other runs.
 
     The table's times are scaled to this machine.  A kind that was never measured gets the mean of
-    its rule.
+    its rule at the same case and depth, or else of its rule.
     """
 
     def __init__(self, run: str | Path, table: Iterable[JobTime] = ()) -> None:
-        self.run, table = Path(run), list(table)
+        run, table = Path(run), list(table)
         # A run that is not in the table is taken for a part of the paper's.
-        name = self.run.name if any(t.run == self.run.name for t in table) else "paper"
+        name = run.name if any(time.run == run.name for time in table) else "paper"
         here = reference_seconds()
-        self._kinds = {t.kind: t.seconds * here / t.reference for t in table if t.run == name}
-        self._kinds |= {time.kind: time.seconds for time in measure(run)}
-        rules = defaultdict(list)
-        for kind, seconds in self._kinds.items():
-            rules[rule_of(kind)].append(seconds)
-        self._rules = {rule: fmean(seconds) for rule, seconds in rules.items()}
+        kinds = {t.kind: t.seconds * here / t.reference for t in table if t.run == name}
+        kinds |= {time.kind: time.seconds for time in measure(run)}
+        found = defaultdict(list)
+        for kind, seconds in kinds.items():
+            for key in _keys(kind):
+                found[key].append(seconds)
+        self._seconds = {key: fmean(seconds) for key, seconds in found.items()}
 
     def __call__(self, benchmark: str | Path) -> float | None:
         """Of the job with this benchmark file."""
-        kind = kind_of(benchmark, self.run)
-        return self._kinds.get(kind, self._rules.get(rule_of(kind)))
+        keys = _keys(kind_of(benchmark))
+        return next((self._seconds[key] for key in keys if key in self._seconds), None)
+
+
+def _keys(kind: str) -> tuple[str | tuple[str, str], ...]:
+    """What a time is looked up by: the kind, its rule with case and depth, its rule."""
+    rule, *parts = kind.split("/")
+    setting = next((part for part in parts if re.search(r"-K\d+$", part)), kind)
+    return kind, (rule, setting), (rule, "")
 
 
 def overhead(times: Sequence[JobTime]) -> str:
     """One line: what the jobs of a run cost, and how much of it was its purpose."""
-    if not any(time.purpose for time in times):
+    purpose = [time for time in times if time.rule in PURPOSE]
+    if not purpose:
         return ""
-    jobs = sum(time.jobs for time in times)
+    jobs = count(sum(time.jobs for time in times), "job")
     total = sum(time.jobs * time.seconds for time in times)
-    inside = sum(time.jobs * time.inside for time in times if time.purpose)
+    inside = sum(time.jobs * time.inside for time in purpose)
     return (
-        f"{count(jobs, 'job')} took {duration(total)} of core time, {inside / total:.0%} of it "
+        f"{jobs} took {duration(total)} of core time, {inside / total:.0%} of it "
         "inside training, evaluation and timing."
     )
 
@@ -181,7 +167,9 @@ def count(number: int, what: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``45 s``, ``12 min`` or ``3.4 h``."""
+    """``0.4 s``, ``45 s``, ``12 min`` or ``3.4 h``."""
+    if seconds < 9.5:
+        return f"{seconds:.2g} s"
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

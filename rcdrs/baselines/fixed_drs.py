@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from rcdrs.cones import Cone
-from rcdrs.layer import BASE_ACTION, DRSLayer
+from rcdrs.controller import BASE_ACTION
+from rcdrs.layer import DRSLayer
 
 
 def build(A: Tensor, cone: Cone, depth: int, core: tuple[float, float]) -> DRSLayer:

@@ -14,11 +14,6 @@ from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import Errors, errors
 from rcdrs.solver.step import rollout
 
-ALPHAS = (1.0, 1.3, 1.6, 1.8)
-BETAS = (0.03, 0.1, 0.3, 1.0, 3.0)
-#: At most this many validation instances are scored.
-SCORED = 128
-
 
 class Labelled(Protocol):
     """Programs whose exact solutions x are known, as validation data may have them."""
@@ -43,12 +38,12 @@ def terminal_score(error: Errors) -> Tensor:
 def select_core(
     validation: Labelled,
     depth: int,
-    alphas: Sequence[float] = ALPHAS,
-    betas: Sequence[float] = BETAS,
-    scored: int = SCORED,
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    scored: int,
     score: Callable[[Errors], Tensor] = terminal_score,
 ) -> tuple[float, float]:
-    """The (alpha, beta) of lowest mean score after `depth` steps.
+    """The (alpha, beta) of lowest mean score after `depth` steps, on at most `scored` instances.
 
     Pairs and instances form one batch: pair i runs on the rows ``i * count, ...``.
     """

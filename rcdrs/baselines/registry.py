@@ -6,20 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from rcdrs.baselines import (
-    aa_drs,
-    fixed_drs,
-    grid_drs,
-    layerwise_drs,
-    learned_pdhg,
-    spectral_admm,
-)
+from rcdrs.baselines import aa_drs, fixed_drs, grid_drs, layerwise_drs, learned_pdhg, spectral_admm
 from rcdrs.cones import Cone
 from rcdrs.controller import ControllerConfig
-from rcdrs.experiments.synthetic.instances import Split
 from rcdrs.layer import RCDRSLayer, SolverLayer
 
 
@@ -72,16 +63,7 @@ METHODS = {
 }
 
 
-def find_method(name: str) -> Method:
-    if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}, expected one of {', '.join(METHODS)}.")
-    return METHODS[name]
-
-
-def evaluate(layer: SolverLayer, split: Split) -> dict[str, Tensor]:
-    """Every metric of the synthetic tables, one value per instance."""
-    with torch.no_grad():
-        solution = layer.solve(split.program)
-        error, read = split.errors(solution.x), solution.readout
-    residuals = {name: getattr(read, name) for name in ("r_p", "r_d", "r_comp", "r_gap")}
-    return error._asdict() | residuals
+def find_method(name: str, methods: dict[str, Method] = METHODS) -> Method:
+    if name not in methods:
+        raise ValueError(f"unknown method {name!r}, expected one of {', '.join(methods)}.")
+    return methods[name]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +20,20 @@ from rcdrs.solver.fused import Transition
 from rcdrs.solver.problem import ConicProgram
 
 
+def bench(options: argparse.Namespace) -> None:
+    """The command: a line of JSON for each ratio."""
+    if options.what == "step":
+        batch = options.batch or 1000
+        rows = [bench_step(options.case, options.depth, batch, options.controller)]
+    else:
+        rows = bench_solve(options.case, options.depth, options.batch or 400)
+    for row in rows:
+        print(json.dumps(row))
+
+
 def bench_step(
     case: str, depth: int, batch: int, controller: str | None = None, repeats: int = 7
-) -> dict[str, float | int | str | None]:
+) -> dict[str, Any]:
     """Forward and backward of a `depth`-step rollout against its `floor`, in milliseconds.
 
     The rollout has per-instance (alpha, beta) and the residual norms of the feature vector at
@@ -44,7 +58,7 @@ def bench_step(
     }
 
 
-def bench_solve(case: str, depth: int, batch: int) -> list[dict[str, float | int | str]]:
+def bench_solve(case: str, depth: int, batch: int) -> list[dict[str, Any]]:
     """Inference without gradients: milliseconds per instance of every method, in one run.
 
     One warm-up pass and three timed ones, as in the paper; weights do not change the time, so

@@ -1,6 +1,7 @@
-"""The command line: one verb a stage, the same verbs that the workflow runs.
+"""The command line: a command for each stage, the same that the workflow runs, and for results.
 
-Imports of torch stand inside the verbs, so that ``--help`` answers at once.
+Modules are imported when their command is called, and torch by those alone that compute: the others
+answer at once.
 """
 
 from __future__ import annotations
@@ -10,24 +11,39 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rcdrs.artifact.runtime import configure, end_with_parent
 from rcdrs.artifact.server import hand_over
 
 EXAMPLES = """examples:
   rcdrs instances socp-hard --seed 0 --out set.npz
-  rcdrs tune set.npz --depth 20 --out cores.json
-  rcdrs train set.npz --cores cores.json --depth 20 --method RCDRS-Env --recipe paper --out env.pt
-  rcdrs evaluate set.npz --cores cores.json --depth 20 Grid-DRS RCDRS-Env@paper=env.pt
-  rcdrs learn dfl.npz --cores cores.json --depth 20 --method PTO --out pto.pt
-  rcdrs reference dispatch.npz --cores cores.json --depth 15 --out reference.npz
-  rcdrs time set.npz --cores cores.json --depth 20
+  rcdrs tune set.npz --depth 20 --out core.json
+  rcdrs train set.npz --core core.json --method RCDRS-Env --recipe log_kkt --out env.pt
+  rcdrs evaluate set.npz --core core.json Grid-DRS RCDRS-Env@log_kkt=env.pt
+  rcdrs time set.npz --core core.json
+  rcdrs trace set.npz --core core.json RCDRS-Env@log_kkt=env.pt --out trace.csv
+  rcdrs train dfl.npz --core core.json --method RCDRS-Env-J --start layer.pt --out model.pt
+  rcdrs reference dispatch.npz --core core.json --out reference.npz
   rcdrs status
   rcdrs compare results/paper
+  rcdrs verify --base v1.0
   rcdrs explain synthetic_k20 RCDRS-Env ObjErr
+  rcdrs draw trace.csv --out day.png
+  rcdrs schema
   rcdrs bench step --case mixed-hard --depth 20 --batch 1000 --threads 1
   rcdrs calibrate socp mixed
+"""
+VERIFY = """Both codes compute workflow/config/sample.yaml on this machine, each by its own workflow
+(minutes): small runs of every experiment, case, method, recipe and ablation variant.  If all rows,
+values by instance, weights, curves, cores, instances and traces agree, released results that held
+for the code of COMMIT hold for the code that is checked out.  If anything differs, it is named and
+nothing changes.
+
+example: commit the change, then
+  rcdrs verify --base v1.0 --keep /tmp/verified
 """
 
 
@@ -38,79 +54,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A command that was typed; a call from Python is meant for its own process.
         if arguments is None and (code := hand_over(sys.argv[1:])) is not None:
             return code
-        from rcdrs.artifact.runtime import configure, end_with_parent
-
         end_with_parent()
-        configure(options.threads)
+        if "threads" in options:
+            configure(options.threads)
         options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:  # who reads it, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as after a SIGPIPE
     except (ValueError, TypeError, OSError) as error:
-        print(f"rcdrs {options.verb}: {error}", file=sys.stderr)
+        print(f"rcdrs {options.command}: {error}", file=sys.stderr)
         return 2
     except RuntimeError as error:
         from rcdrs.training.loop import TrainingDiverged
 
         if not isinstance(error, TrainingDiverged):
             raise
-        print(f"rcdrs {options.verb}: {error}", file=sys.stderr)
+        print(f"rcdrs {options.command}: {error}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
-        print(f"rcdrs {options.verb}: interrupted", file=sys.stderr)
+        print(f"rcdrs {options.command}: interrupted", file=sys.stderr)
         return 130
     return 0
 
 
-def _stage(name: str) -> Callable[[argparse.Namespace], None]:
-    """A verb of `rcdrs.cli.stages`, imported when it is called."""
+def _run(place: str) -> Callable[[argparse.Namespace], None]:
+    """A function of this package, as ``stages.train``, imported when it is called."""
+    module, _, name = place.partition(".")
 
     def run(options: argparse.Namespace) -> None:
-        from rcdrs.cli import stages as verbs
-
-        getattr(verbs, name)(options)
+        getattr(import_module(f"rcdrs.cli.{module}"), name)(options)
 
     return run
-
-
-def _reporting(name: str) -> Callable[[argparse.Namespace], None]:
-    """A verb of `rcdrs.cli.results`, imported when it is called."""
-
-    def run(options: argparse.Namespace) -> None:
-        from rcdrs.cli import results as commands
-
-        getattr(commands, name)(options)
-
-    return run
-
-
-def claims(options: argparse.Namespace) -> None:
-    from rcdrs.reporting.claims import claims as judge
-
-    judge(options)
-
-
-def bench(options: argparse.Namespace) -> None:
-    from rcdrs.cli.bench import bench_solve, bench_step
-
-    if options.what == "step":
-        batch = 1000 if options.batch is None else options.batch
-        print(json.dumps(bench_step(options.case, options.depth, batch, options.controller)))
-    else:
-        batch = 400 if options.batch is None else options.batch
-        for row in bench_solve(options.case, options.depth, batch):
-            print(json.dumps(row))
-
-
-def calibrate(options: argparse.Namespace) -> None:
-    from rcdrs.reporting.calibration import calibrate as run
-    from rcdrs.reporting.calibration import rms
-
-    for family in options.families:
-        table = run(family, options.seed)
-        print(table.to_string(index=False, float_format="{:.3g}".format))
-        print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 
 
 def _natural(text: str) -> int:
@@ -144,147 +119,124 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--threads", type=_positive, default=1, help="torch threads (default: 1)")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def verb(name: str, run: object, help: str) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, parents=[common], help=help, description=help)
-        sub.set_defaults(run=run)
+    def command(name: str, place: str, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=help)
+        sub.set_defaults(run=_run(place))
         return sub
 
-    def tuned(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("instances", type=Path, help="what `rcdrs instances` wrote")
-        sub.add_argument("--cores", type=Path, required=True, help="what `rcdrs tune` wrote")
-        sub.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-        sub.add_argument(
-            "--settings",
-            type=_object,
-            default={},
-            help='changes, as JSON: {"controller": {..}, "recipe": {.., "loss": {..}}}',
-        )
+    def computing(name: str, place: str, help: str) -> argparse.ArgumentParser:
+        sub = command(name, place, help)
+        sub.add_argument("--threads", type=_positive, default=1, help="torch threads (default: 1)")
+        return sub
 
-    sub = verb("instances", _stage("instances"), "generate the instances of one case and seed")
+    def configured(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--configfile", type=Path, help="over workflow/config/paper.yaml")
+
+    def stage(name: str, help: str, out: str, cores: int = 1) -> argparse.ArgumentParser:
+        """Rows without a file to write are printed."""
+        sub = computing(name, f"stages.{name}", help)
+        if name != "instances":
+            sub.add_argument("instances", type=Path, help="what `rcdrs instances` wrote")
+            sub.add_argument("--experiment", help="that takes them (default: their own)")
+        if cores:
+            many: dict[str, Any] = {} if cores == 1 else {"nargs": "+"}
+            told = "what `rcdrs tune` wrote; it says the number of steps, too"
+            sub.add_argument("--core", type=Path, required=True, help=told, **many)
+        if cores and name != "reference":
+            sub.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+        sub.add_argument("--settings", type=_object, help="as JSON (default: the configuration's)")
+        configured(sub)
+        rows = out == ".csv"
+        told = f"the {out} file to write{' (default: print)' if rows else ''}"
+        sub.add_argument("--out", type=Path, required=not rows, help=told)
+        if rows:
+            sub.add_argument("--stamp", type=_object, default={}, help="digests, to note beside it")
+        return sub
+
+    sub = stage("instances", "generate the instances of one case and seed", ".npz", 0)
     sub.add_argument(
         "case",
         help="such as socp-hard (qp, socp or mixed; small, medium or hard), dfl, dispatch-turned",
     )
-    sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--sizes", type=_object, help='{"train": .., "validation": .., "test": ..}')
-    sub.add_argument("--out", type=Path, required=True, help="the .npz file to write")
+    sub.add_argument("--seed", type=_natural, default=0)
 
-    sub = verb("tune", _stage("tune"), "select the fixed core (alpha, beta) on validation data")
-    sub.add_argument("instances", type=Path)
-    sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
-    sub.add_argument("--grid", type=_object, default={}, help='{"alphas": [..], "betas": [..], ..}')
-    sub.add_argument("--out", type=Path, required=True, help="the .json file to write")
+    sub = stage("tune", "select the fixed core (alpha, beta) on validation data", ".json", 0)
+    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
 
-    def trained(sub: argparse.ArgumentParser) -> None:
-        tuned(sub)
-        sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
-        sub.add_argument("--method", default="RCDRS-Env")
-        sub.add_argument("--recipe", default="paper", help="paper or log_kkt (default: paper)")
-        sub.add_argument("--seed", type=int, default=0, help="of weights and minibatches")
-        sub.add_argument("--out", type=Path, required=True, help="the checkpoint to write (.pt)")
-
-    trained(verb("train", _stage("train"), "train the layer of a learned method at one depth"))
-
-    sub = verb("learn", _stage("learn"), "train a cost predictor through a layer (dfl)")
-    trained(sub)
+    sub = stage("train", "train the solver of a learned method", ".pt")
+    sub.add_argument("--method", default="RCDRS-Env")
+    sub.add_argument("--recipe", default="paper", help="paper or log_kkt (default: paper)")
+    sub.add_argument("--seed", type=_natural, default=0, help="of weights and minibatches")
     sub.add_argument(
-        "--pretrained", type=Path, nargs="*", default=[], help="its layer, from `rcdrs train`"
+        "--start", type=Path, nargs="*", default=[], help="the layer it begins with (dfl)"
     )
 
-    sub = verb("reference", _stage("reference"), "cost of a long run and of the optimum (dispatch)")
-    sub.add_argument("instances", type=Path, help="what `rcdrs instances` wrote")
-    sub.add_argument("--cores", type=Path, required=True, help="what `rcdrs tune` wrote")
-    sub.add_argument("--depth", type=_positive, required=True, help="whose core runs")
-    sub.add_argument("--steps", type=_positive, default=300, help="how long (default: 300)")
-    sub.add_argument("--out", type=Path, required=True, help="the .npz file to write")
+    stage("reference", "cost of a long run and of the optimum (dispatch)", ".npz")
 
-    sub = verb("evaluate", _stage("evaluate"), "test metrics of any number of methods at one depth")
-    tuned(sub)
-    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
-    sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD or METHOD@RECIPE=CHECKPOINT")
-    sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
-    sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
-    sub.add_argument("--details", type=Path, help=".npz file for the metrics of each instance")
-    sub.add_argument("--experiment", help="what the rows call it (default: of the instances)")
-    sub.add_argument("--label", help="what the rows call the method (default: its name)")
-    sub.add_argument("--reference", type=Path, help="what `rcdrs reference` wrote (dispatch)")
+    run = "METHOD or METHOD@RECIPE=CHECKPOINT"
+    sub = stage("evaluate", "test metrics of any number of methods", ".csv")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help=run)
+    sub.add_argument(
+        "--reference", type=Path, nargs="*", default=[], help="what `rcdrs reference` wrote"
+    )
 
-    sub = verb("trace", _stage("trace"), "what trained layers do, for the report")
-    tuned(sub)
-    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
-    sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD@RECIPE=CHECKPOINT")
-    sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
-    sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
+    sub = stage("trace", "what solvers do, for the report", ".csv")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help=run)
 
-    sub = verb("draw", _stage("draw"), "the schedules of one test day, as a picture (dispatch)")
-    tuned(sub)
-    sub.add_argument("--depth", type=_positive, required=True, help="number of steps K")
-    sub.add_argument("runs", nargs="+", metavar="RUN", help="METHOD or METHOD@RECIPE=CHECKPOINT")
-    sub.add_argument("--day", type=_natural, default=0, help="of the test split (default: 0)")
-    sub.add_argument("--out", type=Path, required=True, help="the .png or .pdf file to write")
-
-    sub = verb("time", _stage("time"), "inference time of methods, in milliseconds per instance")
-    tuned(sub)
-    sub.add_argument("--depth", type=_positive, nargs="+", required=True, help="numbers of steps K")
+    sub = stage("time", "inference time of methods, ms per instance", ".csv", cores=2)
     sub.add_argument("--method", nargs="+", help="default: all")
-    sub.add_argument("--warm-up", type=_natural, default=1, help="passes before (default: 1)")
-    sub.add_argument("--repeats", type=_positive, default=3, help="passes timed (default: 3)")
-    sub.add_argument("--out", type=Path, help="the .csv file to write (default: print)")
-    sub.add_argument("--stamp", type=_object, default={}, help="digests to note beside the file")
 
-    sub = verb("table", _reporting("table"), "render one table of the paper from seed-level CSVs")
+    sub = command("table", "results.table", "render one table of the paper from seed-level CSVs")
     sub.add_argument("name", help="synthetic_k20, coverage, ...")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
-    sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
+    sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
     sub.add_argument("--out", type=Path, required=True, help="the .tex file; a .csv goes beside it")
 
-    sub = verb("headline", _reporting("headline"), "the table and the picture of the README")
+    sub = command("headline", "results.headline", "the table and the picture of the README")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
-    sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
+    sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
     sub.add_argument("--out", type=Path, required=True, help="the .md file; a .png goes beside it")
 
-    sub = verb("claims", claims, "judge the claims of the paper from seed-level results")
+    sub = command("claims", "results.claims", "judge the claims of the paper")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
-    sub.add_argument("--rows", type=Path, nargs="*", default=[], help="seed-level CSVs")
+    sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
     sub.add_argument("--details", type=Path, nargs="*", default=[], help="per instance, .npz files")
-    sub.add_argument("--tests", type=Path, help="what `pytest --junitxml` wrote")
+    sub.add_argument(
+        "--tests", type=Path, nargs="*", default=[], help="what `pytest --junitxml` wrote"
+    )
     sub.add_argument("--recipe", default="paper", help="of RCDRS: paper or log_kkt")
     sub.add_argument("--out", type=Path, required=True, help="the .md file; CSVs go beside it")
 
-    sub = verb("report", _reporting("report"), "one HTML page of everything that was computed")
+    sub = command("report", "results.report", "one HTML page of everything that was computed")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
     sub.add_argument(
         "--claims", type=Path, nargs="*", default=[], help="what `rcdrs claims` wrote, by recipe"
     )
     sub.add_argument("--out", type=Path, required=True, help="the .html file to write")
 
-    sub = verb("preview", _reporting("preview"), "compile rendered tables into one PDF")
+    sub = command("draw", "results.draw", "the schedules of a day, as a picture (dispatch)")
+    sub.add_argument("trace", type=Path, help="what `rcdrs trace` wrote")
+    sub.add_argument("--out", type=Path, required=True, help="the .png or .pdf file to write")
+
+    sub = command("preview", "results.preview", "compile rendered tables into one PDF")
     sub.add_argument("tables", type=Path, nargs="+", help="rendered .tex files")
     sub.add_argument("--out", type=Path, required=True, help="the .pdf file to write")
 
-    def configured(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--configfile", type=Path, help="over workflow/config/paper.yaml")
-
+    sub = command("status", "results.status", "which results tables have: released, computed, ...")
+    sub.add_argument("--json", action="store_true", help="digests of what is released, by result")
+    configured(sub)
     configured(
-        verb(
-            "status",
-            _reporting("status"),
-            "which results each table has: released, computed, missing",
-        )
+        command("release", "results.release", "copy a run's current results to results/released")
     )
-    configured(
-        verb("release", _reporting("release"), "copy a run's current results to results/released")
-    )
+    command("schema", "results.schema", "what a configuration may hold, as a JSON schema")
 
-    sub = verb(
+    sub = command(
         "compare",
-        _reporting("compare"),
+        "results.compare",
         "how far a run's results are from the released ones, by method",
     )
     sub.add_argument(
@@ -297,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     configured(sub)
 
-    sub = verb("profile", _reporting("profile"), "how long the jobs of finished runs took")
+    sub = command("profile", "profile.profile", "how long the jobs of finished runs took")
     sub.add_argument("runs", type=Path, nargs="*", metavar="FOLDER", help="results/paper, ...")
     sub.add_argument("--out", type=Path, help="the table of times: workflow/job_times.csv")
     sub.add_argument(
@@ -308,9 +260,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     configured(sub)
 
-    sub = verb(
+    sub = command(
         "explain",
-        _reporting("explain"),
+        "results.explain",
         "where a cell of a table comes from: rows, files, code, host",
     )
     sub.add_argument("table", help="synthetic_k20, ablation_main, ...")
@@ -318,7 +270,17 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("column", help="ObjErr, r_p, ...")
     configured(sub)
 
-    sub = verb("bench", bench, "time a rollout against its floor, or every method's inference")
+    sub = command("verify", "results.verify", "show that no number has moved since a commit")
+    sub.epilog = VERIFY
+    sub.formatter_class = argparse.RawDescriptionHelpFormatter
+    told = "the code behind the release (default: the commit that last changed its manifest)"
+    sub.add_argument("--base", metavar="COMMIT", help=told)
+    told = "default: workflow/config/sample.yaml"
+    sub.add_argument("--sample", type=Path, metavar="FILE", help=told)
+    told = "for results of COMMIT, which are used again"
+    sub.add_argument("--keep", type=Path, metavar="FOLDER", help=told)
+
+    sub = computing("bench", "bench.bench", "time a rollout against its floor, or all inference")
     sub.add_argument("what", choices=("step", "solve"))
     sub.add_argument("--case", default="mixed-hard")
     sub.add_argument("--depth", type=_positive, default=20)
@@ -327,7 +289,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--controller", help="also run this encoder in every step: gru, lstm, mlp")
 
-    sub = verb("calibrate", calibrate, "compare the classical rows with the paper's")
+    sub = computing("calibrate", "results.calibrate", "compare the classical rows with the paper's")
     sub.add_argument("families", nargs="*", default=["socp", "mixed"])
-    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--seed", type=_natural, default=0)
+    configured(sub)
     return parser

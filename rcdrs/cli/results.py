@@ -1,4 +1,4 @@
-"""The verbs about results: tables, their preview, releases, and where a number comes from."""
+"""The commands about results: tables and what is made of them, releases, where a number is from."""
 
 from __future__ import annotations
 
@@ -7,49 +7,71 @@ import json
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-import yaml
 
-from rcdrs.artifact.config import load
-from rcdrs.artifact.plan import PAPER, SCHEMA, Plan
+from rcdrs.artifact.config import Config, check, model
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import release as copy_current
-from rcdrs.artifact.schedule import Task, jobs_of, longest_chain, makespan, submissions_of, tasks_of
-from rcdrs.artifact.times import (
-    JOB_TIMES,
-    Estimate,
-    count,
-    duration,
-    measure,
-    overhead,
-    read,
-    write,
-)
 from rcdrs.files import replacing
 from rcdrs.reporting import tables
-from rcdrs.reporting.results import TIME, read_rows
+from rcdrs.reporting.render import PLAIN
+from rcdrs.reporting.results import Results, read_rows
 
 #: The checkout.
 ROOT = Path(__file__).parents[2]
-#: In it, how a cluster gets the jobs.
-PROFILE = "workflow/profiles/slurm/config.yaml"
 
 
 def table(options: argparse.Namespace) -> None:
     tables.find_table(options.name)
-    rows, times = read_rows(options.rows), read_rows(options.times)
-    content = tables.render(options.name, options.config, rows, times)
+    config, results = _given(options, options.name)
+    content = tables.render(options.name, config, results)
+    for path in (options.out, options.out.with_suffix(".csv")):
+        _write(path, content[f"{options.name}{path.suffix}"])
+    print(f"wrote {options.out}")
+
+
+def headline(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.headline import draw, markdown
+
+    config, results = _given(options, "coverage", "coverage_log_kkt")
+    _write(options.out, markdown(config, results))
+    with replacing(options.out.with_suffix(".png")) as temporary:
+        # Without the version of the library, so that equal numbers give equal bytes.
+        draw(config, results).savefig(temporary, metadata={"Software": None})
+    print(f"wrote {options.out}")
+
+
+def claims(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.claims import judge
+    from rcdrs.reporting.statistics import Details
+
+    config, results = _given(options, *tables.TABLES)
+    files, verdicts = judge(
+        config, results, Details(options.details), options.recipe, options.tests
+    )
+    for suffix, content in files.items():
+        _write(options.out.with_name(f"{options.out.stem}{suffix}"), content)
+    for name, count in verdicts.items():
+        print(f"{name}: {count}")
+    print(f"wrote {options.out}")
+
+
+def report(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.report.page import report as write
+
+    write(Plan(check(options.config), ROOT), options.out, *options.claims)
+    print(f"wrote {options.out}")
+
+
+def draw(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.report.day import draw_day
+
     with replacing(options.out) as temporary:
-        temporary.write_text(content[f"{options.name}.tex"])
-    # Every table also as data: its own CSV where it has one, else its cells.
-    data = content.get(f"{options.name}.csv")
-    if data is None:
-        cells = tables.values(options.name, options.config, rows, times)
-        data = cells.drop(columns="query").to_csv(index=False)
-    with replacing(options.out.with_suffix(".csv")) as temporary:
-        temporary.write_text(data)
+        draw_day(read_rows([options.trace])).savefig(temporary)
     print(f"wrote {options.out}")
 
 
@@ -78,22 +100,18 @@ def preview(options: argparse.Namespace) -> None:
 
 
 def release(options: argparse.Namespace) -> None:
-    plan, paper = _plan(options), Plan.of(load(ROOT / PAPER, schema=ROOT / SCHEMA), ROOT)
-
-    def current(name: str) -> dict[str, str]:
-        try:
-            return paper.digest(name)  # whatever run it is from, it stands for the paper's
-        except KeyError:  # of a variant that is no longer configured
-            return {}
-
+    plan, paper = _plan(options), Plan.read(ROOT)
     folder = ROOT / "results/released"
-    told = copy_current(Path(plan.folder), folder, current)
+    # Whatever run a result is from, released it stands for the paper's.
+    told = copy_current(Path(plan.folder), folder, paper.key, paper.known_digests)
     for state, names in told.items():
         print(f"{state}: {len(names)}" + (f" ({', '.join(names[:3])}, ...)" if names else ""))
     if told["stale"]:
         print("stale results were computed by other code or settings: run the workflow again.")
-    if told["outdated"]:
-        print(f"outdated files in {folder} are not used: release them again, or delete them there.")
+    if outdated := Plan.read(ROOT).released_states()["stale"]:
+        print(
+            f"{outdated} results in {folder} no longer hold and are not used: release them again."
+        )
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -103,145 +121,98 @@ def compare(options: argparse.Namespace) -> None:
     print(table.to_string(index=False, float_format="{:.1e}".format))
 
 
-def report(options: argparse.Namespace) -> None:
-    from rcdrs.reporting.report.page import report as write
-
-    write(Plan.of(options.config, ROOT), options.out, *options.claims)
-    print(f"wrote {options.out}")
-
-
 def status(options: argparse.Namespace) -> None:
     plan = _plan(options)
+    if options.json:
+        print(json.dumps(plan.released_digests(), indent=1))
+        return
+    states: dict[Key, str] = {}
     for name in tables.TABLES:
-        names = plan.rows_behind(name) + plan.times_behind(name)
-        counts = Counter(plan.state(result) for result in names)
+        keys = tables.needs(name, plan.config)
+        states |= {key: plan.state(key) for key in keys if key not in states}
+        counts = Counter(states[key] for key in keys)
         found = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         print(f"{name:20} {found or 'from the configuration alone'}")
 
 
-def profile(options: argparse.Namespace) -> None:
-    if not options.runs and not options.cores:
-        raise ValueError("give the folder of a run, such as results/paper, or --cores.")
-    if options.runs:
-        _show_times(options)
-    if options.cores:
-        _show_schedule(_plan(options), options)
+def verify(options: argparse.Namespace) -> None:
+    from rcdrs.artifact.verify import verify as run
+
+    print(run(ROOT, options.base, options.sample, options.keep))
 
 
-def _show_times(options: argparse.Namespace) -> None:
-    times = [time for run in options.runs for time in measure(run)]
-    if not times:
-        raise ValueError(f"no benchmark files under {', '.join(map(str, options.runs))}.")
-    frame = pd.DataFrame(
-        {
-            "run": time.run,
-            "rule": time.rule,
-            "jobs": time.jobs,
-            "core seconds": time.jobs * time.seconds,
-            "inside": time.jobs * time.inside,
-        }
-        for time in times
-    )
-    print(frame.groupby(["run", "rule"]).sum().round().astype(int).to_string())
-    for name in frame["run"].unique():
-        print(f"{name}: {overhead([time for time in times if time.run == name])}")
-    if options.out is not None:
-        write(times, options.out)
-        print(f"wrote {options.out}")
-
-
-def _show_schedule(plan: Plan, options: argparse.Namespace) -> None:
-    """Expected wall times of the whole run, from what its jobs took here or elsewhere."""
-    run = options.runs[0] if options.runs else Path(plan.folder)
-    expected = Estimate(run, read(ROOT / JOB_TIMES))
-    jobs = jobs_of(plan)
-    found = {name: expected(run / "benchmarks" / f"{name}.tsv") for name in jobs}
-    unknown = [name for name, seconds in found.items() if seconds is None]
-    if len(unknown) == len(jobs):
-        raise ValueError(f"no job was timed, neither in {run} nor in {JOB_TIMES}.")
-    if unknown:
-        print(f"{count(len(unknown), 'job')} never timed, as {unknown[0]}: taken as 0 s.")
-    seconds = {name: value or 0.0 for name, value in found.items()}
-    machine = tasks_of(jobs, seconds)
-    profile = yaml.safe_load((ROOT / PROFILE).read_text())
-    settings = profile.get("groups", {}), profile.get("group-components", {})
-    grouped = submissions_of(jobs, seconds, *settings)
-    single = submissions_of(jobs, seconds, {}, {})
-    print(f"{count(len(jobs), 'job')}, {duration(sum(seconds.values()))} of core time.")
-    print(f"cores   one machine   cluster: {len(grouped):,} submissions   each job by itself")
-    for cores in options.cores:
-        times = [_after(tasks, cores) for tasks in (machine, grouped, single)]
-        print(f"{cores:5}   {times[0]:11}   {times[1]:24}   {times[2]}")
-    print("A cluster starts Snakemake for each job, which is counted; waiting in its queue is not.")
-    names, chain = list(jobs), longest_chain(machine)
-    told = " -> ".join(f"{names[n]} ({duration(machine[n].seconds)})" for n in chain)
-    total = duration(sum(machine[n].seconds for n in chain))
-    print(f"the longest chain, which more cores do not shorten, takes {total}: {told}")
-
-
-def _after(tasks: Sequence[Task], cores: int) -> str:
-    return duration(makespan(tasks, cores))
-
-
-def headline(options: argparse.Namespace) -> None:
-    from rcdrs.reporting.headline import draw, markdown
-
-    rows = read_rows(options.rows)
-    with replacing(options.out) as temporary:
-        temporary.write_text(markdown(options.config, rows))
-    with replacing(options.out.with_suffix(".png")) as temporary:
-        # Without the version of the library, so that equal numbers give equal bytes.
-        draw(options.config, rows).savefig(temporary, metadata={"Software": None})
-    print(f"wrote {options.out}")
+def schema(options: argparse.Namespace) -> None:
+    print(json.dumps(model().model_json_schema(), indent=1))
 
 
 def explain(options: argparse.Namespace) -> None:
     plan = _plan(options)
-    tables.find_table(options.table)
-    files = {name: Path(plan.result(name)) for name in plan.rows_behind(options.table)}
-    clocks = {name: Path(plan.result(name)) for name in plan.times_behind(options.table)}
-    if missing := [name for name, path in {**files, **clocks}.items() if not path.exists()]:
+    keys = tables.needs(options.table, plan.config)
+    files = {kind: plan.results(k for k in keys if k.kind == kind) for kind in ("rows", "times")}
+    if missing := [path for paths in files.values() for path in paths if not Path(path).exists()]:
         raise ValueError(
             f"{options.table} is not computed yet ({len(missing)} results are missing, as "
             f"{missing[0]}): run `snakemake --cores 2 table_{options.table}` first."
         )
-    rows, times = read_rows(list(files.values())), read_rows(list(clocks.values()))
-    cells = tables.values(options.table, plan.config, rows, times)
-    match = cells[(cells["row"] == options.row) & (cells["column"] == options.column)]
-    if match.empty:
-        known = ", ".join(dict.fromkeys(cells["row"])), ", ".join(dict.fromkeys(cells["column"]))
+    rows, times = (read_rows(map(Path, paths)) for paths in files.values())
+    results = Results(rows, times, plan.config.seeds)
+    cells = tables.values(options.table, plan.config, results)
+    match = [cell for cell in cells if (cell.row, cell.column) == (options.row, options.column)]
+    if not match:
+        known = (dict.fromkeys(c.row for c in cells), dict.fromkeys(c.column for c in cells))
         raise ValueError(
             f"{options.table} has no cell {options.row!r}, {options.column!r}; "
-            f"its rows: {known[0]}; its columns: {known[1]}."
+            f"its rows: {', '.join(known[0])}; its columns: {', '.join(known[1])}."
         )
-    for _, cell in match.iterrows():
-        print(f"{cell['block']} {cell['row']}, {cell['column']}: {cell['text']}".strip())
-        source = tables.behind(cell, rows, times)
-        print(source.to_string(index=False))
-        for path in (clocks if cell["metric"] == TIME else files).values():
-            if any(_holds(path, row) for _, row in source.iterrows()):
-                note = path.with_suffix(".origin.json")
-                print(f"  {path}: {_origin(plan, path, note)}")
+    for cell in match:
+        print(f"{cell.block} {cell.row}, {cell.column}: {cell.show(PLAIN)}".strip())
+        behind = results.behind(cell.metric, cell.keys)
+        if not behind.empty:
+            shown = behind.drop(columns="source").dropna(axis="columns", how="all")
+            print(shown.to_string(index=False, float_format="{:.3g}".format))
+            for row in behind.to_dict("records"):
+                key = _key_of(plan, {str(name): value for name, value in row.items()})
+                told = {k: v for k, v in plan.origin(key).items() if k not in ("sha256", "digests")}
+                digests = plan.origin(key).get("digests", {})
+                part = key.run if key.kind == "rows" else f"{row['method']} K{row['K']}"
+                print(f"  {row['source']}: {json.dumps(told | {part: digests.get(part)})}")
 
 
-def _holds(path: Path, row: pd.Series) -> bool:
-    """Is this seed-level row from this file?  Files are named after what they hold."""
-    scale = "" if row["scale"] == "-" else f"-{row['scale']}"
-    case = f"{row['family']}{scale}-{row['seed']}"
-    depth = f"-K{row['K']}" if path.parent.name != "timing" else ""
-    variant = row["experiment"] != "ablation" or path.parent.name == row["method"]
-    return path.stem == f"{case}{depth}" and variant
+def calibrate(options: argparse.Namespace) -> None:
+    from rcdrs.reporting.calibration import calibrate as run
+    from rcdrs.reporting.calibration import rms
+
+    section = _plan(options).config.synthetic
+    for family in options.families:
+        table = run(family, options.seed, section)
+        print(table.to_string(index=False, float_format="{:.3g}".format))
+        print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 
 
-def _origin(plan: Plan, path: Path, note: Path) -> str:
-    """Where a result was computed, from the note beside it or from the manifest."""
-    if note.exists():
-        return json.dumps(json.loads(note.read_text()))
-    folder = plan.released.folder
-    entry = plan.released.entries.get(str(path.relative_to(folder)), {})
-    return json.dumps({key: value for key, value in entry.items() if key != "sha256"})
+def _key_of(plan: Plan, row: dict[str, Any]) -> Key:
+    """Of a seed-level row, or of a time."""
+    if "recipe" in row:
+        return Key.of_row(row)
+    key = Key.of_row(row | {"recipe": "paper"})
+    return plan.key("times", key.case, key.seed)
+
+
+def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
+    """The configuration, and the results of the files given, or else of its run for these tables: a
+    list of thousands is longer than a command line may be."""
+    config = check(options.config)
+    if options.rows is None:
+        plan = Plan(config, ROOT)
+        for kind in ("rows", "times", "details"):
+            setattr(options, kind, tables.files(plan, kind, *names))
+    times: pd.DataFrame = read_rows(getattr(options, "times", []))
+    return config, Results(read_rows(options.rows), times, config.seeds)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    files = [ROOT / PAPER, *([options.configfile] if options.configfile else [])]
-    return Plan.of(load(*files, schema=ROOT / SCHEMA), ROOT)
+    return Plan.read(ROOT, *([options.configfile] if options.configfile else []))
+
+
+def _write(path: Path, content: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(content)

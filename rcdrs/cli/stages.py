@@ -1,157 +1,150 @@
-"""The verbs of the stages, for every experiment: each calls the function of the same stage in the
-module of the experiment that the given instances are of.
+"""The commands of the stages: each calls the stage of `engine` for the experiment that the given
+instances are of.
+
+Without ``--settings`` a stage takes those of the configuration.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
 import pandas as pd
+import torch
 
-from rcdrs.artifact.release import origin
+from rcdrs.artifact.config import checked
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.plan import Plan
+from rcdrs.artifact.release import write_origin
 from rcdrs.artifact.runtime import claim
-from rcdrs.experiments.base import EXPERIMENTS, experiment_of
+from rcdrs.experiments import engine
+from rcdrs.experiments.base import Run, experiment_of, experiments
+from rcdrs.experiments.engine import Asked
 from rcdrs.experiments.instances import case_of
-from rcdrs.experiments.staging import device, write_details, write_rows
-from rcdrs.files import replacing
+from rcdrs.experiments.settings import Grid, Plain
 
 T = TypeVar("T")
+#: The checkout.
+ROOT = Path(__file__).parents[2]
 
 
 def instances(options: argparse.Namespace) -> None:
-    make = _stages(options.case).make_instances
-    _timed(make, options.case, options.seed, options.sizes, options.out)
+    name = experiment_of(options.case)
+    sizes = _settings(options, "instances", name)
+    _timed(engine.make_instances, name, options.case, options.seed, sizes, options.out)
     print(f"wrote {options.out}")
 
 
 def tune(options: argparse.Namespace) -> None:
-    stages = _stages(case_of(options.instances))
-    _timed(stages.tune, options.instances, options.depth, options.out, options.grid)
+    name = _name(options)
+    grid = checked(Grid, _settings(options, "cores", name)).plain()
+    _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
     print(f"wrote {options.out}")
 
 
 def train(options: argparse.Namespace) -> None:
-    _train(options, "train_layer")
-
-
-def learn(options: argparse.Namespace) -> None:
-    if len(options.pretrained) > 1:
-        raise ValueError(f"pretrained has {len(options.pretrained)} files, expected at most one.")
-    _train(options, "train_model", *(options.pretrained or [None]))
-
-
-def _train(options: argparse.Namespace, stage: str, *more: Any) -> None:
-    case = case_of(options.instances)
-    run = getattr(_stages(case), stage, None)
-    if run is None:
-        raise ValueError(f"{options.instances} holds instances of {case}: nothing to learn there.")
-    _timed(
-        run,
-        options.instances,
-        options.cores,
-        options.depth,
-        options.method,
-        options.recipe,
-        options.seed,
-        options.out,
-        options.settings,
-        claim(device(options.device)),
-        *more,
-    )
+    name, run = _name(options), Run(options.method, options.recipe)
+    settings = _settings(options, "checkpoints", name, run)
+    files = (name, options.instances, options.core)
+    on, start = claim(device(options.device)), _only(options, "start")
+    _timed(engine.train_run, *files, run, settings, options.seed, options.out, on, start)
     print(f"wrote {options.out}")
 
 
 def reference(options: argparse.Namespace) -> None:
-    make = _dispatch(options.instances).make_reference
-    _timed(make, options.instances, options.cores, options.depth, options.steps, options.out)
+    name = _name(options)
+    settings = _settings(options, "references", name)
+    steps = settings.get("steps", 0)
+    if experiments()[name].reference and steps < 1:
+        raise ValueError(f"settings: steps is {steps}, expected at least 1.")
+    _timed(engine.make_reference, name, options.instances, options.core, steps, options.out)
     print(f"wrote {options.out}")
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    stages = _stages(case_of(options.instances))
-    # What only some experiments take.
-    more = {name: getattr(options, name) for name in ("experiment", "label", "reference")}
-    rows, details = _timed(
-        stages.evaluate_runs,
-        options.instances,
-        options.cores,
-        options.depth,
-        [stages.Run.parse(text) for text in options.runs],
-        options.settings,
-        claim(device(options.device)),
-        **{name: value for name, value in more.items() if value is not None},
-    )
+    name = _name(options)
+    asked = [_asked(text, name) for text in options.runs]
+    settings = _settings(options, "rows", name, asked[0].run)
+    files = (name, options.instances, options.core)
+    on, compared = claim(device(options.device)), _only(options, "reference")
+    rows, details = _timed(engine.evaluate, *files, asked, settings, on, compared)
+    if options.out is not None:
+        engine.write_details(details, options.out.with_suffix(".npz"))
     _show(rows, options)
-    if options.details is not None:
-        write_details(details, options.details)
 
 
 def time(options: argparse.Namespace) -> None:
-    stages = _stages(case_of(options.instances))
-    rows = _timed(
-        stages.time_methods,
-        options.instances,
-        options.cores,
-        options.depth,
-        options.method,
-        claim(device(options.device)),
-        options.warm_up,
-        options.repeats,
-        options.settings.get("controller"),
-    )
-    _show(rows, options)
+    name = _name(options)
+    methods = options.method or _plan(options).experiments[name].section.methods
+    files = (name, options.instances, options.core)
+    on, settings = claim(device(options.device)), _settings(options, "times", name)
+    _show(_timed(engine.time_methods, *files, methods, settings, on), options)
 
 
 def trace(options: argparse.Namespace) -> None:
-    """What the report shows of trained layers: their actions, or a day's schedules."""
-    case = case_of(options.instances)
-    from rcdrs.experiments.dispatch.trace import trace_day
-    from rcdrs.experiments.synthetic.trace import trace_runs
-
-    rows = _timed(
-        trace_day if experiment_of(case) == "dispatch" else trace_runs,
-        options.instances,
-        options.cores,
-        options.depth,
-        [_stages(case).Run.parse(text) for text in options.runs],
-        options.settings,
-        claim(device(options.device)),
-    )
-    _show(rows, options)
+    name = _name(options)
+    asked = [_asked(text, name) for text in options.runs]
+    settings = _settings(options, "traces", name, asked[0].run)
+    on = claim(device(options.device))
+    files = (name, options.instances, options.core)
+    _show(_timed(engine.trace, *files, asked, settings, on), options)
 
 
-def draw(options: argparse.Namespace) -> None:
-    stages = _dispatch(options.instances)
-    runs = [stages.Run.parse(text) for text in options.runs]
-    files = (options.instances, options.cores, options.depth)
-    _timed(stages.draw_day, *files, runs, options.settings, options.day, options.out)
-    print(f"wrote {options.out}")
+def device(name: str = "auto") -> torch.device:
+    """`auto` is CUDA where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device is cuda, but torch sees no CUDA device here.")
+    return torch.device(name)
 
 
-def _dispatch(instances: Path) -> Any:
-    """The stages of dispatch; other experiments do not have all of them."""
-    case = case_of(instances)
-    if experiment_of(case) != "dispatch":
-        raise ValueError(f"{instances} holds instances of {case}, expected dispatch.")
-    return _stages(case)
+def _asked(text: str, experiment: str) -> Asked:
+    asked = Asked.parse(text, experiment)
+    if asked.checkpoint is None and text != asked.run.method:
+        raise ValueError(f"{text!r} does not fit {asked.run.method}, expected {asked.run.method}.")
+    return asked
 
 
-def _stages(case: str) -> Any:
-    """The module with the stages of the experiment that the case is of."""
-    return import_module(EXPERIMENTS[experiment_of(case)].module)
+def _name(options: argparse.Namespace) -> str:
+    """The experiment that instances are of, unless another takes them."""
+    name: str = options.experiment or experiment_of(case_of(options.instances))
+    if name not in experiments():
+        raise ValueError(f"experiment is {name!r}, expected one of {', '.join(experiments())}.")
+    return name
 
 
-def _timed(stage: Callable[..., T], *arguments: Any, **more: Any) -> T:
+def _settings(
+    options: argparse.Namespace, kind: str, experiment: str, run: Run | None = None
+) -> Plain:
+    """Those of the command line, or of the configuration."""
+    if options.settings is not None:
+        given: Plain = options.settings
+        return given
+    method, recipe = run or Run("")
+    return _plan(options).settings(Key(kind, experiment, "", 0, 0, method, recipe))
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    return Plan.read(ROOT, *([options.configfile] if options.configfile else []))
+
+
+def _only(options: argparse.Namespace, name: str) -> Path | None:
+    """The one file of an option that takes at most one."""
+    files: list[Path] = getattr(options, name)
+    if len(files) > 1:
+        raise ValueError(f"{name} has {len(files)} files, expected at most one.")
+    return files[0] if files else None
+
+
+def _timed(stage: Callable[..., T], *arguments: Any) -> T:
     """Run a stage and say how long it alone took: the rest of a job is start and imports."""
     started = perf_counter()
-    result = stage(*arguments, **more)
+    result = stage(*arguments)
     print(f"{stage.__name__} took {perf_counter() - started:.2f} s", file=sys.stderr)
     return result
 
@@ -161,9 +154,6 @@ def _show(rows: pd.DataFrame, options: argparse.Namespace) -> None:
     if options.out is None:
         print(rows.to_string(index=False, float_format="{:.3g}".format))
         return
-    out: Path = options.out
-    write_rows(rows, out)
-    source = origin(options.stamp, str(device(options.device)))
-    with replacing(out.with_suffix(".origin.json")) as temporary:
-        temporary.write_text(json.dumps(source, indent=1) + "\n")
-    print(f"wrote {out}")
+    engine.write_rows(rows, options.out)
+    write_origin(options.out, options.stamp, str(device(options.device)))
+    print(f"wrote {options.out}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,48 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rcdrs.controller.config import CONTROLS, Envelope, Growth, Ranges
 from rcdrs.kernels import arrays, compiled, view
-
-CONTROLS = ("rho", "alpha", "beta")
-
-
-@dataclass(frozen=True)
-class Envelope:
-    r"""Radius ``delta_k = delta_0 / (1 + (k/k_0)^p)`` around the core, eq. envelope_param."""
-
-    delta_0: float = 2.0
-    k_0: float = 80.0
-    p: float = 1.2
-    s_alpha: float = 0.25
-
-    def radius(self, k: int) -> float:
-        return self.delta_0 / (1 + (k / self.k_0) ** self.p)
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """The global admissible intervals of table app_rc_hyperparameters."""
-
-    rho: tuple[float, float] = (1e-4, 1e4)
-    alpha: tuple[float, float] = (0.2, 1.9)
-    beta: tuple[float, float] = (1e-5, 1e2)
-
-    def __post_init__(self) -> None:
-        for name, largest in (("rho", math.inf), ("alpha", 2.0), ("beta", math.inf)):
-            low, high = getattr(self, name)
-            if not 0 < low < high < largest:
-                raise ValueError(
-                    f"the range of {name} is [{low:g}, {high:g}], expected "
-                    f"0 < low < high < {largest:g}."
-                )
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Largest factor by which rho and beta may change between two steps."""
-
-    rho: float = 10.0
-    beta: float = 10.0
 
 
 class ActionMap(nn.Module):

@@ -117,8 +117,6 @@ class MLP(nn.Module):
 
 
 ENCODERS: dict[str, type[nn.Module]] = {"gru": GRU, "lstm": LSTM, "mlp": MLP}
-#: Not an encoder: one learned action a step, the same for every instance.
-SCHEDULE = "schedule"
 
 
 class Head(nn.Module):

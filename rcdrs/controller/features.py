@@ -9,13 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rcdrs.controller.config import FEATURES
 from rcdrs.kernels import arrays, compiled, view
 from rcdrs.solver.fused import Observation, Transition
-
-RESIDUAL = ("con", "eq", "dz", "obj", "dobj")
-PREVIOUS = ("rho", "alpha", "beta")
-TIME = ("elapsed", "left")
-FEATURES = RESIDUAL + PREVIOUS + TIME
 
 
 def features(

@@ -1,4 +1,4 @@
-"""What the instances of all experiments share: random streams, and one .npz file for each set."""
+"""What the instances of all experiments share: random streams, splits, and files."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import contextlib
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rcdrs.cones import Cone
 from rcdrs.files import replacing
+from rcdrs.solver.affine import AffineSet
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import Errors, errors
 
 SPLITS = ("train", "validation", "test")
-
-
-def check_sizes(sizes: dict[str, int]) -> dict[str, int]:
-    if sizes.keys() != set(SPLITS) or not all(count >= 1 for count in sizes.values()):
-        raise ValueError(f"sizes is {sizes}, expected positive numbers for {', '.join(SPLITS)}.")
-    return sizes
+S = TypeVar("S")
 
 
 def stream(name: str) -> np.random.Generator:
@@ -31,45 +32,134 @@ def stream(name: str) -> np.random.Generator:
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
 
 
-def to_tensors(arrays: dict[str, np.ndarray], dtype: torch.dtype) -> dict[str, Tensor]:
-    """The arrays, computed in float64, rounded to `dtype`."""
-    kind = np.float32 if dtype == torch.float32 else np.float64
-    return _from_numpy({key: array.astype(kind) for key, array in arrays.items()})
+class Dataset(Generic[S]):
+    """All instances of one case and seed: three independent splits, and one .npz file of them.
 
-
-def write_set(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Everything in one .npz file."""
-    arrays = {key: tensor.numpy() for key, tensor in tensors.items()}
-    arrays["meta"] = np.array(json.dumps(meta))
-    with replacing(path) as temporary, open(temporary, "wb") as stream:
-        np.savez(stream, allow_pickle=False, **arrays)
-
-
-@contextlib.contextmanager
-def reading_set(path: str | Path, command: str) -> Iterator[tuple[dict[str, Tensor], Any]]:
-    """Tensors and metadata of what `write_set` wrote.
-
-    Whatever goes wrong with them inside the block, too, is an error that names the file and the
-    command that makes it again.
+    `meta` says in plain values what they are, with case and seed at least.  `tensors` are those of
+    the file; the names of a split's begin with its own, as in ``train_b``.
     """
-    with _naming(path, command):
-        with zipfile.ZipFile(path) as archive:
-            if damaged := archive.testzip():
-                raise ValueError(f"{damaged} is damaged")
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
-        meta = json.loads(str(arrays.pop("meta")))
-        yield _from_numpy(arrays), meta
+
+    #: A case that it could be of.
+    example: ClassVar[str]
+
+    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.meta, self.tensors = meta, tensors
+        self.name, self.seed = str(meta["case"]), int(meta["seed"])
+        self.splits: dict[str, S] = {}
+        for split in SPLITS:
+            own = {
+                k.removeprefix(f"{split}_"): t
+                for k, t in tensors.items()
+                if k.startswith(f"{split}_")
+            }
+            self.splits[split] = self.split(**own)
+        self.train, self.validation, self.test = self.splits.values()
+
+    def split(self, *args: Any, **tensors: Any) -> S:
+        """A split of its tensors, by their names in the file: an experiment's own."""
+        raise NotImplementedError
+
+    @classmethod
+    def draw(
+        cls,
+        meta: dict[str, Any],
+        sizes: dict[str, int],
+        draw: Callable[[str, int], dict[str, np.ndarray]],
+        dtype: torch.dtype,
+        **shared: np.ndarray,
+    ) -> Self:
+        """The arrays of each split by `draw(split, size)`, in float64, all rounded to `dtype`."""
+        if sizes.keys() != set(SPLITS) or not all(count >= 1 for count in sizes.values()):
+            raise ValueError(
+                f"sizes is {sizes}, expected positive numbers for {', '.join(SPLITS)}."
+            )
+        kind = np.float32 if dtype == torch.float32 else np.float64
+        arrays = dict(shared)
+        for split in SPLITS:
+            arrays |= {f"{split}_{key}": array for key, array in draw(split, sizes[split]).items()}
+        return cls(meta, _from_numpy({key: array.astype(kind) for key, array in arrays.items()}))
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """Family and scale, as rows have them: those of ``socp-hard``, or ``dfl`` and ``-``."""
+        family, _, scale = self.name.partition("-")
+        return family, scale or "-"
+
+    def to(self, device: torch.device) -> Self:
+        """The same instances on another device."""
+        if all(tensor.device == device for tensor in self.tensors.values()):
+            return self
+        return type(self)(self.meta, {key: t.to(device) for key, t in self.tensors.items()})
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one .npz file."""
+        arrays = {key: tensor.numpy() for key, tensor in self.tensors.items()}
+        arrays["meta"] = np.array(json.dumps(self.meta))
+        with replacing(path) as temporary, open(temporary, "wb") as stream:
+            np.savez(stream, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote; a damaged or foreign file is an error that names it."""
+        with _naming(path, cls.example):
+            with zipfile.ZipFile(path) as archive:
+                if damaged := archive.testzip():
+                    raise ValueError(f"{damaged} is damaged")
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+            meta = json.loads(str(arrays.pop("meta")))
+            return cls(meta, _from_numpy(arrays))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Programs with their exact solutions (x, s, y) = (x*, s*, lambda*)."""
+
+    program: ConicProgram
+    x: Tensor
+    s: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        for name, like in (("x", self.program.c), ("s", self.program.c), ("y", self.program.b)):
+            found = tuple(getattr(self, name).shape)
+            if found != tuple(like.shape):
+                raise ValueError(f"{name} has shape {found}, expected {tuple(like.shape)}.")
+
+    @property
+    def batch(self) -> int:
+        return self.program.batch
+
+    def errors(self, z: Tensor) -> Errors:
+        return errors(self.program, z, self.x)
+
+    def __getitem__(self, index: slice | Tensor) -> Self:
+        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+class Programs(Dataset[S]):
+    """Instances with one A and one cone, and one factorisation for all splits."""
+
+    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor], cone: Cone) -> None:
+        self.A, self.cone = tensors["A"], cone
+        super().__init__(meta, tensors)
+
+    @cached_property
+    def affine(self) -> AffineSet:
+        return AffineSet(self.A)
+
+    def program(self, b: Tensor, c: Tensor) -> ConicProgram:
+        return ConicProgram(self.A, b, c, self.cone).with_affine(self.affine)
 
 
 def case_of(path: str | Path) -> str:
     """Which case a set is of: ``socp-hard``, ``dfl``, ``dispatch-turned``."""
-    with _naming(path, "python -m rcdrs instances"), np.load(path, allow_pickle=False) as stored:
+    with _naming(path), np.load(path, allow_pickle=False) as stored:
         return str(json.loads(str(stored["meta"]))["case"])
 
 
 @contextlib.contextmanager
-def _naming(path: str | Path, command: str) -> Iterator[None]:
+def _naming(path: str | Path, case: str = "CASE") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -77,7 +167,7 @@ def _naming(path: str | Path, command: str) -> Iterator[None]:
     except Exception as error:  # whatever a damaged file makes zipfile, numpy or json raise
         raise ValueError(
             f"{path} is not a readable instance set ({error}): delete it and generate it again "
-            f"with `{command}`."
+            f"with `rcdrs instances {case}`."
         ) from error
 
 

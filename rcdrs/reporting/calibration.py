@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import torch
 
 from rcdrs.baselines.grid_drs import select_core
+from rcdrs.controller import BASE_ACTION
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
-from rcdrs.layer import BASE_ACTION
 from rcdrs.reporting.paper_values import paper_values
 from rcdrs.solver.readout import readout
 from rcdrs.solver.step import rollout
@@ -19,8 +21,10 @@ TABLES = {5: "tab:app_synthetic_k5", 20: "tab:synthetic_main_k20"}
 METRICS = ("ObjErr", "r_p", "r_d", "r_gap")
 
 
-def calibrate(family: str, seed: int = 0) -> pd.DataFrame:
+def calibrate(family: str, seed: int, section: Any) -> pd.DataFrame:
     """F-DRS and Grid-DRS at K = 5 and 20 on the test split, beside the paper's figures.
+
+    `section` is that of the synthetic benchmarks in the configuration.
 
     Sixteen rows with the columns K, method, metric, ours, paper and ratio = ours / paper.
     Rows of learned methods are left out on purpose: instances fitted to them would
@@ -29,12 +33,12 @@ def calibrate(family: str, seed: int = 0) -> pd.DataFrame:
     if family not in BENCHMARKS:
         known = ", ".join(BENCHMARKS)
         raise ValueError(f"no classical rows for family {family!r}, expected one of {known}.")
-    instances = generate(f"{family}-hard", seed)
-    rows = []
+    instances = generate(f"{family}-hard", seed, section.instances.plain())
+    rows, grid = [], (section.grid.alpha, section.grid.beta, section.grid.instances)
     for K in TABLES:
         for method, core in (
             ("F-DRS", BASE_ACTION[1:]),
-            ("Grid-DRS", select_core(instances.validation, K)),
+            ("Grid-DRS", select_core(instances.validation, K, *grid)),
         ):
             ours = _figures(instances, K, *core)
             rows += [(K, method, metric, ours[metric]) for metric in METRICS]
@@ -54,13 +58,8 @@ def _figures(instances: InstanceSet, depth: int, alpha: float, beta: float) -> d
     test = instances.test
     state = rollout(test.program, alpha, beta, depth)
     residuals = readout(test.program, state.z, state.u, beta)
-    values = {
-        "ObjErr": test.errors(state.z).ObjErr,
-        "r_p": residuals.r_p,
-        "r_d": residuals.r_d,
-        "r_gap": residuals.r_gap,
-    }
-    return {metric: float(value.mean()) for metric, value in values.items()}
+    values = residuals._asdict() | {"ObjErr": test.errors(state.z).ObjErr}
+    return {metric: float(values[metric].mean()) for metric in METRICS}
 
 
 def _paper(family: str) -> pd.DataFrame:

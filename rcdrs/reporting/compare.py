@@ -27,18 +27,18 @@ def compare(run: Path, released: Released) -> pd.DataFrame:
     median over rows of the largest relative difference in any metric, and the largest of all, with
     its metric and setting.  A number that only one of the two has is an infinite difference.
     """
-    names = [
-        name
-        for name in sorted(released.entries)
-        if name.endswith(".csv") and not name.startswith(("timing/", "traces/"))
-    ]
     frames = [
-        _differences(run / name, released.path(name)) for name in names if (run / name).exists()
+        _differences(computed, released.folder / name)
+        for name in sorted(released.entries)
+        if name.endswith(".csv")
+        if (computed := sorted((run / name).with_suffix("").glob("*@*.csv")))
     ]
+    frames = [frame for frame in frames if len(frame)]
     if not frames:
         raise ValueError(
             f"{run} has no result that is released too: compute one first, as with `snakemake "
-            "--cores 2 results/paper/synthetic/socp-hard-0-K20.csv --config results=recompute`."
+            "--cores 2 results/paper/synthetic/socp-hard-0-K20/Grid-DRS@paper.csv --config "
+            "results=recompute`."
         )
     rows = pd.concat(frames, ignore_index=True)
     groups = rows.groupby(["experiment", "method", "recipe"], sort=False)["largest"]
@@ -55,15 +55,17 @@ def compare(run: Path, released: Released) -> pd.DataFrame:
     ).reset_index()
 
 
-def _differences(computed: Path, released: Path) -> pd.DataFrame:
-    """The largest relative difference of each row that both files have, with its metric."""
+def _differences(computed: list[Path], released: Path) -> pd.DataFrame:
+    """Of the rows of a setting that both have, the largest relative difference, with its metric."""
     ours, theirs = (
-        pd.read_csv(path, dtype=dict.fromkeys(KEY, str)).set_index([*KEY])
-        for path in (computed, released)
+        pd.concat(pd.read_csv(path, dtype=dict.fromkeys(KEY, str)) for path in paths)
+        for paths in (computed, [released])
     )
-    ours, theirs = ours.align(theirs, join="inner")
+    ours, theirs = ours.set_index([*KEY]).align(theirs.set_index([*KEY]), join="inner")
+    if ours.empty:
+        return pd.DataFrame()
     relative = (ours - theirs).abs() / theirs.abs().clip(lower=FLOOR)
     relative = relative.mask(ours.isna() & theirs.isna(), 0.0).fillna(math.inf)
     relative = relative.drop(columns=EXACT, errors="ignore")
     found = pd.DataFrame({"largest": relative.max(axis=1), "metric": relative.idxmax(axis=1)})
-    return found.reset_index().assign(where=computed.stem)
+    return found.reset_index().assign(where=released.stem)

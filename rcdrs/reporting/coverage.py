@@ -1,6 +1,6 @@
 """RCDRS against the strongest compared method in every setting, and the summary over settings.
 
-The paper's definitions (text before table app_positive_gap_summary): a win is decided by the
+The paper's definitions (text before table 9): a win is decided by the
 seed-averaged metric of a setting; the ratio divides the better RCDRS variant by the strongest
 baseline that is not RCDRS, in that metric and setting.
 """
@@ -13,14 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from rcdrs.reporting.formatting import math_mode, percent
-from rcdrs.reporting.results import Config, Query, Results, Statistic, union
+from rcdrs.artifact.config import Config
+from rcdrs.artifact.key import Key
+from rcdrs.reporting.formatting import Amount
+from rcdrs.reporting.results import Results, Statistic
 
 RCDRS = ("RCDRS-Env", "RCDRS-NoEnv")
 
 
 def compared_methods(config: Config) -> list[str]:
-    return [method for method in config["synthetic"]["methods"] if method not in RCDRS]
+    return [method for method in config.synthetic.methods if method not in RCDRS]
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,17 @@ class Comparison:
     @property
     def strongest(self) -> Statistic:
         """The best of the compared methods."""
-        return _lowest(self.compared.values())
+        return lowest(self.compared.values())
 
     @property
     def better(self) -> Statistic:
         """The better of the two RCDRS variants."""
-        return _lowest(self.rcdrs.values())
+        return lowest(self.rcdrs.values())
 
     @property
     def winner(self) -> Statistic:
         """The best of all; a compared method where it ties with RCDRS."""
-        return _lowest([self.strongest, self.better])
+        return lowest([self.strongest, self.better])
 
     @property
     def ratio(self) -> float:
@@ -71,20 +73,14 @@ def ratio(ours: float, theirs: float) -> float:
 
 def compare(config: Config, results: Results, metric: str, recipe: str) -> list[Comparison]:
     """The metric in every configured setting; `recipe` is that of RCDRS alone."""
-
-    def of(method: str, recipe: str, family: str, scale: str, K: int) -> Statistic:
-        return results.statistic(metric, family, scale, K, method, recipe)
-
-    part = config["synthetic"]
-    return [
-        Comparison(
-            *setting,
-            metric,
-            compared={method: of(method, "paper", *setting) for method in compared_methods(config)},
-            rcdrs={method: of(method, recipe, *setting) for method in RCDRS},
+    part, found = config.synthetic, []
+    for setting in product(part.families, part.scales, part.depths):
+        compared, rcdrs = (
+            {method: results.statistic(metric, *setting, method, trained) for method in methods}
+            for methods, trained in ((compared_methods(config), "paper"), (RCDRS, recipe))
         )
-        for setting in product(part["families"], part["scales"], part["depths"])
-    ]
+        found.append(Comparison(*setting, metric, compared, rcdrs))
+    return found
 
 
 @dataclass(frozen=True)
@@ -97,14 +93,11 @@ class Item:
     value: float
     unit: str
     metric: str
-    query: list[Query]
+    keys: tuple[Key, ...]
 
-
-def amount(value: float, unit: str) -> str:
-    """``33/36`` for the unit "of 36", ``33.1%`` for "percent"."""
-    if unit == "percent":
-        return percent(value)
-    return math_mode(f"{value:.0f}/{unit.removeprefix('of ')}")
+    @property
+    def amount(self) -> Amount:
+        return Amount(self.value, self.unit)
 
 
 def summary(gaps: list[Comparison], distances: list[Comparison]) -> list[Item]:
@@ -132,15 +125,10 @@ def summary(gaps: list[Comparison], distances: list[Comparison]) -> list[Item]:
 
 
 def _wins(name: str, label: str, comparisons: list[Comparison], variants: Iterable[str]) -> Item:
-    return Item(
-        name,
-        label,
-        "settings where it is below every compared method",
-        sum(c.won_by(variants) for c in comparisons),
-        f"of {len(comparisons)}",
-        comparisons[0].metric,
-        _behind(comparisons, variants),
-    )
+    meaning = "settings where it is below every compared method"
+    count, unit = sum(c.won_by(variants) for c in comparisons), f"of {len(comparisons)}"
+    behind = _behind(comparisons, variants)
+    return Item(name, label, meaning, count, unit, comparisons[0].metric, behind)
 
 
 def _ratio(
@@ -152,16 +140,15 @@ def _ratio(
     return Item(name, label, meaning, value, "percent", comparisons[0].metric, behind)
 
 
-def _behind(comparisons: list[Comparison], variants: Iterable[str]) -> list[Query]:
-    """Two selections, since RCDRS may have another recipe than the methods it is compared with."""
-    compared = [found.query for c in comparisons for found in c.compared.values()]
-    rcdrs = [c.rcdrs[variant].query for c in comparisons for variant in variants]
-    return [union(rcdrs), union(compared)]
+def _behind(comparisons: list[Comparison], variants: Iterable[str]) -> tuple[Key, ...]:
+    """Those of the variants, and of all that they are compared with."""
+    found = [[c.rcdrs[name] for name in variants] + [*c.compared.values()] for c in comparisons]
+    return tuple(key for setting in found for statistic in setting for key in statistic.keys)
 
 
 def _of(comparisons: list[Comparison], family: str) -> list[Comparison]:
     return [c for c in comparisons if (c.family, c.scale) == (family, "hard")]
 
 
-def _lowest(found: Iterable[Statistic]) -> Statistic:
+def lowest(found: Iterable[Statistic]) -> Statistic:
     return min(found, key=lambda statistic: statistic.mean)

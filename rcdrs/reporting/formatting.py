@@ -1,9 +1,8 @@
-"""Numbers and names as the paper typesets them."""
+"""What is shown, apart from how it is written: names, and values with their digits."""
 
 from __future__ import annotations
 
-import math
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -16,107 +15,90 @@ class _Labels(dict[str, str]):
 
 FAMILIES = _Labels(qp="QP-lift", socp="SOCP", mixed="Mixed cone")
 
-#: Metrics in math mode, by their column in the seed-level CSVs.
+#: Symbols of the metrics, by their column in the seed-level CSVs; `Notation.symbol` writes them.
 METRICS = {
-    "ObjErr": r"\mathrm{ObjErr}",
-    "r_p": r"r_{\rm p}",
-    "r_d": r"r_{\rm d}",
-    "r_gap": r"r_{\rm gap}",
-    "Gap": r"\mathrm{Gap}",
-    "Dist": r"\mathrm{Dist}",
-    "Regret": r"\mathrm{Regret}",
-    "CostGap": r"\mathrm{CostGap}",
-    "OptGap": r"\mathrm{OptGap}",
-    "Eq": r"\mathrm{Eq.}",
-    "Shed": r"\mathrm{Shed}",
-    "Curt": r"\mathrm{Curt.}",
-    "Reserve": r"\mathrm{Reserve}",
-    "Emerg": r"\mathrm{Emerg.}",
-    "Pass": r"\mathrm{Pass}",
-    "time_ms": r"\mathrm{Time~(ms)}",
+    name: name
+    for name in ("ObjErr", "r_p", "r_d", "r_gap", "Gap", "Dist", "Regret", "CostGap", "OptGap")
 }
-
+METRICS |= {"Eq": "Eq.", "Shed": "Shed", "Curt": "Curt.", "Reserve": "Reserve", "Emerg": "Emerg."}
+METRICS |= {"Pass": "Pass", "time_ms": "Time (ms)"}
 
 LARGER_IS_BETTER = ("Pass",)
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a number is rounded, and what stands between mean and deviation."""
+    """The digits of a number; `tight` leaves little room between mean and deviation."""
 
     spec: str
-    joint: str
-
-    def number(self, value: float) -> str:
-        """In math mode, without the delimiters: ``3.15\\mathrm{e}{-1}``."""
-        mantissa, e, exponent = format(value, self.spec).partition("e")
-        return rf"{mantissa}\mathrm{{e}}{{{int(exponent)}}}" if e else mantissa
-
-    def rounded(self, value: float) -> float:
-        """The number that is printed, for comparing what a reader sees."""
-        return float(format(value, self.spec))
-
-    def mean_std(self, mean: float, std: float | None) -> str:
-        deviation = "" if std is None else self.joint + self.number(std)
-        return math_mode(self.number(mean) + deviation)
+    tight: bool = False
 
 
-SCIENTIFIC = Style(".2e", r"\!\pm\!")
-MILLISECONDS = Style(".3f", r"\!\pm\!")
-THREE_DECIMALS = Style(".3f", r"\pm")
-FOUR_DECIMALS = Style(".4f", r"\pm")
-FIVE_DECIMALS = Style(".5f", r"\pm")
+SCIENTIFIC = Style(".2e", tight=True)
+MILLISECONDS = Style(".3f", tight=True)
+THREE_DECIMALS = Style(".3f")
+FOUR_DECIMALS = Style(".4f")
+FIVE_DECIMALS = Style(".5f")
 
 
-def math_mode(text: str) -> str:
-    return rf"\({text}\)"
+@dataclass(frozen=True)
+class Measured:
+    """A metric over the seeds; `by` is the method, where it stands under the number."""
+
+    mean: float
+    std: float | None
+    style: Style
+    by: str = ""
+
+    @property
+    def rounded(self) -> float:
+        """The mean that is printed, for comparing what a reader sees."""
+        return float(format(self.mean, self.style.spec))
 
 
-def bold(text: str) -> str:
-    """A number of `Style.mean_std` in bold."""
-    inner = text.removeprefix(r"\(").removesuffix(r"\)")
-    return math_mode(rf"\mathbf{{{inner}}}")
+@dataclass(frozen=True)
+class Amount:
+    """``33/36`` for the unit "of 36", ``33.1%`` for "percent"."""
+
+    number: float
+    unit: str
+
+    @property
+    def whole(self) -> int:
+        """What a count is out of; 0 for a percentage."""
+        return 0 if self.unit == "percent" else int(self.unit.removeprefix("of "))
 
 
-def percent(value: float) -> str:
-    """A value in percent, one decimal; infinity is possible, see `coverage.ratio`."""
-    return math_mode(r"\infty" if math.isinf(value) else rf"{value:.1f}\%")
+@dataclass(frozen=True)
+class Numbers:
+    """Exact numbers in one formula: ``64``, ``{0,1,2}``, ``2000/400/400``."""
+
+    values: Sequence[float]
+    brackets: str = ""
+    separator: str = ","
 
 
-def setting(value: float) -> str:
-    """A number of the configuration, exact, without delimiters: 0.3, 64, 10^{-3}."""
-    if isinstance(value, int):
-        return str(value)
-    digits = next(n for n in range(17) if float(f"{value:.{n}e}") == value)
-    mantissa, _, power = f"{value:.{digits}e}".partition("e")
-    exponent = int(power)
-    if abs(exponent) < 3:
-        return f"{value:g}"
-    return f"10^{{{exponent}}}" if mantissa == "1" else rf"{mantissa}\cdot10^{{{exponent}}}"
+@dataclass(frozen=True)
+class Assigned:
+    """``a = 1, b = 2``, of symbols and exact numbers."""
+
+    values: dict[str, float]
 
 
-def header(metric: str) -> str:
-    arrow = r"\uparrow" if metric in LARGER_IS_BETTER else r"\downarrow"
-    return math_mode(METRICS[metric] + arrow)
+@dataclass(frozen=True)
+class Cones:
+    """A product of cones: the kind of each, as its class is called, and its sizes."""
+
+    parts: Sequence[tuple[str, tuple[int, ...]]]
 
 
-_SPECIAL = str.maketrans(
-    {c: "\\" + c for c in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-)
-_METHOD = re.compile(
-    r"\b(?:(?:F|Grid|AA|Layerwise)-DRS|S-ADMM|L-PDHG|RCDRS(?:-Env|-NoEnv)?)(?![\w-])"
-)
-_GREEK = re.compile(r"\b(?:alpha|beta|rho)(?:\+(?:alpha|beta|rho))*\b")
-_DEPTH = re.compile(r"\bK=\d+\b")
-_RECIPE = re.compile(r"\b(?:paper|log\\_kkt)\b")
+@dataclass(frozen=True)
+class Joined:
+    """Several values one after the other."""
+
+    parts: Sequence[Value]
+    separator: str
 
 
-def typeset(text: str) -> str:
-    """Plain text as LaTeX: methods in small capitals, recipes in typewriter,
-    Greek names and depths as formulas."""
-    text = text.translate(_SPECIAL)
-    text = _METHOD.sub(lambda found: rf"\textsc{{{found[0]}}}", text)
-    text = _GREEK.sub(lambda found: math_mode("\\" + found[0].replace("+", "+\\")), text)
-    text = _RECIPE.sub(lambda found: rf"\texttt{{{found[0]}}}", text)
-    return _DEPTH.sub(lambda found: math_mode(found[0]), text)
+#: Text, where methods and recipes are recognised by their names; a number; or one of the above.
+Value = str | float | Measured | Amount | Numbers | Assigned | Cones | Joined | None

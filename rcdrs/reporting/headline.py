@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from rcdrs.artifact.config import Config
 from rcdrs.reporting.coverage import Comparison, compare, summary
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.paper_values import paper_coverage
-from rcdrs.reporting.results import Config, Results
+from rcdrs.reporting.render import PLAIN
+from rcdrs.reporting.results import Results
 from rcdrs.reporting.tables import needs
 
 #: RCDRS as the paper trains it, and as we do.
@@ -20,36 +21,35 @@ COLOURS = {"paper": "#0072B2", "log_kkt": "#D55E00"}
 MARKERS = "osD^v"
 
 
-def markdown(config: Config, rows: pd.DataFrame) -> str:
+def markdown(config: Config, results: Results) -> str:
     """A table in Markdown: the paper's value of each item, and ours by recipe."""
-    results = _results(config, rows)
-    ours = {
-        recipe: summary(*(compare(config, results, metric, recipe) for metric in ("Gap", "Dist")))
+    _check(config)
+    ours = [
+        summary(*(compare(config, results, metric, recipe) for metric in ("Gap", "Dist")))
         for recipe in RECIPES
-    }
-    printed = {item["item"]: item for item in paper_coverage().to_dict("records")}
+    ]
     lines = ["| | paper | ours, its recipe | ours, `log_kkt` |", "| --- | ---: | ---: | ---: |"]
-    for items in zip(*ours.values(), strict=True):
-        item, line = items[0], printed.get(items[0].name)
-        paper = "" if line is None else _amount(line["value"], line["unit"])
-        cells = [item.label, paper, *(_amount(found.value, found.unit) for found in items)]
-        lines.append(f"| {' | '.join(cells)} |")
+    for items in zip(*ours, strict=True):
+        paper = paper_coverage().get(items[0].name, "")
+        amounts = [PLAIN.show(value) for value in (paper, *(item.amount for item in items))]
+        lines.append(f"| {' | '.join([items[0].label, *amounts])} |")
     return "\n".join(lines) + "\n"
 
 
-def draw(config: Config, rows: pd.DataFrame) -> Figure:
+def draw(config: Config, results: Results) -> Figure:
     """Gap of the better RCDRS variant over that of the strongest baseline, setting by setting."""
-    results, part = _results(config, rows), config["synthetic"]
-    figure = Figure(figsize=(3.2 * len(part["families"]), 3.2), dpi=110, layout="constrained")
-    row = figure.subplots(1, len(part["families"]), sharey=True, squeeze=False)[0]
+    _check(config)
+    part = config.synthetic
+    figure = Figure(figsize=(3.2 * len(part.families), 3.2), dpi=110, layout="constrained")
+    row = figure.subplots(1, len(part.families), sharey=True, squeeze=False)[0]
     for recipe in RECIPES:
         found = compare(config, results, "Gap", recipe)
-        for axes, family in zip(row, part["families"], strict=True):
-            _panel(axes, [c for c in found if c.family == family], recipe, part["scales"])
-    for axes, family in zip(row, part["families"], strict=True):
+        for axes, family in zip(row, part.families, strict=True):
+            _panel(axes, [c for c in found if c.family == family], recipe, part.scales)
+    for axes, family in zip(row, part.families, strict=True):
         axes.set_title(FAMILIES[family])
         axes.set_xlabel("steps K")
-        axes.set_xticks(part["depths"])
+        axes.set_xticks(part.depths)
         axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
     row[0].set_ylabel("Gap, RCDRS / strongest baseline")
     row[0].set_yscale("log")
@@ -57,7 +57,7 @@ def draw(config: Config, rows: pd.DataFrame) -> Figure:
     row[0].yaxis.set_minor_locator(NullLocator())
     row[0].yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     handles, _ = row[0].get_legend_handles_labels()
-    scales = len(part["scales"])
+    scales = len(part.scales)
     # A legend is filled column by column: one column for each scale.
     by_scale = [handle for first in range(scales) for handle in handles[first::scales]]
     figure.legend(handles=by_scale, loc="outside lower center", ncols=scales)
@@ -77,12 +77,7 @@ def _panel(axes: Axes, found: list[Comparison], recipe: str, scales: list[str]) 
         )
 
 
-def _results(config: Config, rows: pd.DataFrame) -> Results:
+def _check(config: Config) -> None:
+    """It has all that the summaries are about, or this is an error."""
     for table in ("coverage", "coverage_log_kkt"):
-        needs(table, config)  # checks the configuration
-    return Results(rows, None, config["seeds"])
-
-
-def _amount(value: float, unit: str) -> str:
-    """As `coverage.amount`, without LaTeX."""
-    return f"{value:.1f} %" if unit == "percent" else f"{value:.0f}/{unit.removeprefix('of ')}"
+        needs(table, config)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import as_file, files
 
 import pandas as pd
+
+from rcdrs.reporting.formatting import Amount
 
 
 def paper_values() -> pd.DataFrame:
@@ -12,9 +15,14 @@ def paper_values() -> pd.DataFrame:
     return _read("values.csv")
 
 
-def paper_coverage() -> pd.DataFrame:
-    """Its coverage summary over the 36 synthetic settings."""
-    return _read("coverage_values.csv")
+@cache
+def paper_coverage() -> dict[str, Amount]:
+    """Its coverage summary over the 36 synthetic settings, item by item."""
+    lines = _read("coverage_values.csv")
+    return {
+        item: Amount(float(value), unit)
+        for item, value, unit in zip(lines["item"], lines["value"], lines["unit"], strict=True)
+    }
 
 
 def _read(name: str) -> pd.DataFrame:

@@ -6,32 +6,37 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-Config = dict[str, Any]
-#: Column -> value, or list of values, of a selection of seed-level rows.
-Query = dict[str, Any]
+from rcdrs.artifact.key import Key
 
 TIME = "time_ms"
-#: What tells one seed-level row from another; times do not depend on the recipe.
-TIMING_KEY = ("experiment", "family", "scale", "K", "seed", "method")
-KEY = (*TIMING_KEY, "recipe")
+#: The columns that tell one seed-level row from another; times do not depend on the recipe.
+KEY = ("experiment", "family", "scale", "K", "seed", "method", "recipe")
 
 
 def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
-    """The rows of all files; a damaged one is named."""
-    frames = []
-    for path in paths:
+    """The rows of all files, with the file of each as its `source`; a damaged one is named.
+
+    Those of later files replace those of earlier ones: of a release that is in part out of date.
+    """
+    frames = [pd.DataFrame(columns=["source"])]
+    for path in dict.fromkeys(paths):
         try:
-            frames.append(pd.read_csv(path))
+            frames.append(pd.read_csv(path).assign(source=str(path)))
         except (ValueError, UnicodeDecodeError) as error:
             raise ValueError(
                 f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
             ) from error
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    rows = pd.concat(frames[1:] or frames, ignore_index=True)
+    key = [column for column in KEY if column in rows]
+    if len(rows) and "method" in key:
+        rows = rows[rows["source"] == rows.groupby(key, dropna=False)["source"].transform("last")]
+    return rows
 
 
 class MissingRow(ValueError):
@@ -40,27 +45,37 @@ class MissingRow(ValueError):
 
 @dataclass(frozen=True)
 class Statistic:
-    """A metric over the seeds: mean, and sample standard deviation where there are several."""
+    """A metric over the seeds: its `values`, and the row of each."""
 
     metric: str
-    mean: float
-    std: float | None
-    query: Query
+    values: tuple[float, ...]
+    keys: tuple[Key, ...]
+
+    @cached_property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def std(self) -> float | None:
+        """The sample standard deviation, where there are several seeds."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def method(self) -> str:
+        return self.keys[0].method
 
 
 class Results:
-    """The rows of one run.
+    """The rows and times of one run in any order; there may be more than is asked for.
 
-    The recipe of a method that learns nothing is "-" in the rows; it belongs to the recipe
-    "paper" here, since the paper's tables show it beside the learned ones.
+    Times are kept by the key of a row with the paper's recipe.
     """
 
     def __init__(
         self, rows: pd.DataFrame | None, timing: pd.DataFrame | None, seeds: Sequence[int]
     ) -> None:
         self.seeds = list(seeds)
-        self._rows = _index(rows, KEY)
-        self._timing = _index(timing, TIMING_KEY)
+        self.rows, self.times = _by_key(rows, KEY), _by_key(timing, KEY[:-1])
 
     def statistic(
         self,
@@ -72,30 +87,23 @@ class Results:
         recipe: str = "paper",
         experiment: str = "synthetic",
     ) -> Statistic:
-        run: Query = {
-            "experiment": experiment,
-            "family": family,
-            "scale": scale,
-            "K": K,
-            "seed": self.seeds,
-            "method": method,
-        }
-        if metric != TIME:
-            run["recipe"] = recipe
-        lines = [self._line(metric, run | {"seed": seed}) for seed in self.seeds]
-        values = [float(line[metric]) for line in lines]
-        if metric != TIME:
-            run["recipe"] = lines[0]["recipe"]  # as it stands in the CSV
-        std = statistics.stdev(values) if len(values) > 1 else None
-        return Statistic(metric, statistics.fmean(values), std, run)
+        case = family if scale == "-" else f"{family}-{scale}"
+        places = (K, method, "paper" if metric == TIME else recipe)
+        return self.of(metric, [Key("rows", experiment, case, n, *places) for n in self.seeds])
 
-    def device(self, queries: Iterable[Query]) -> str:
+    def of(self, metric: str, keys: Iterable[Key]) -> Statistic:
+        """The metric in these rows, one for each seed."""
+        keys = tuple(keys)
+        return Statistic(metric, tuple(self._value(metric, key) for key in keys), keys)
+
+    def behind(self, metric: str, keys: Iterable[Key]) -> pd.DataFrame:
+        """The rows, or times, that a number is made of."""
+        lines = self.times if metric == TIME else self.rows
+        return pd.DataFrame([lines[key] for key in keys])
+
+    def device(self, keys: Iterable[Key]) -> str:
         """The device of the times; times of different devices never share a table."""
-        found = {
-            self._line(TIME, query | {"seed": seed})["device"]
-            for query in queries
-            for seed in self.seeds
-        }
+        found = {self.times[key]["device"] for key in keys}
         if len(found) != 1:
             raise ValueError(
                 f"times were measured on several devices ({', '.join(sorted(found))}): measure "
@@ -103,57 +111,42 @@ class Results:
             )
         return str(found.pop())
 
-    def _line(self, metric: str, run: Query) -> dict[str, Any]:
-        index, key = (self._timing, TIMING_KEY) if metric == TIME else (self._rows, KEY)
-        name = ", ".join(f"{column}={run[column]}" for column in key)
-        line = index.get(tuple(run[column] for column in key))
+    def _value(self, metric: str, key: Key) -> float:
+        line = (self.times if metric == TIME else self.rows).get(key)
         if line is None:
-            raise MissingRow(f"no row for {name}: its {metric} is missing from the CSVs.")
+            raise MissingRow(f"no row for {key}: its {metric} is missing from the CSVs.")
         if metric not in line or not math.isfinite(line[metric]):
             raise ValueError(
-                f"{metric} is {line.get(metric, 'missing')} in the row {name}, expected a number."
+                f"{metric} is {line.get(metric, 'missing')} in the row {key}, expected a number."
             )
-        return line
+        return float(line[metric])
 
 
-def _index(frame: pd.DataFrame | None, key: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+class Questions(Results):
+    """Answers everything with a number, and notes of which results that was."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        super().__init__(None, None, seeds)
+        self.asked: dict[Key, None] = {}
+
+    def _value(self, metric: str, key: Key) -> float:
+        if metric == TIME:  # one file has the times of every depth and method
+            key = Key("times", key.experiment, key.case, key.seed)
+        self.asked[key] = None
+        return 1.0
+
+
+def _by_key(frame: pd.DataFrame | None, columns: Sequence[str]) -> dict[Key, dict[Any, Any]]:
+    """What learns nothing has the recipe of its key."""
     if frame is None or frame.empty:
         return {}
-    if missing := [column for column in key if column not in frame]:
-        raise ValueError(f"the CSVs have no column {', '.join(missing)}, expected {', '.join(key)}")
-    index: dict[tuple[Any, ...], dict[str, Any]] = {}
+    if missing := [column for column in columns if column not in frame]:
+        told = f"{', '.join(missing)}, expected {', '.join(columns)}"
+        raise ValueError(f"the CSVs have no column {told}.")
+    found: dict[Key, dict[Any, Any]] = {}
     for line in frame.to_dict("records"):
-        # Only the recipe: a scale may be "-" as well, of an experiment that has but one.
-        run = tuple(
-            "paper" if (column, line[column]) == ("recipe", "-") else line[column] for column in key
-        )
-        if run in index:
-            name = ", ".join(f"{c}={value}" for c, value in zip(key, run, strict=True))
-            raise ValueError(f"two rows for {name}: the same CSV was read twice?")
-        index[run] = {str(column): value for column, value in line.items()}
-    return index
-
-
-def union(queries: Iterable[Query]) -> Query:
-    """One query for several: the values of every column together."""
-    merged: dict[str, list[Any]] = {}
-    for query in queries:
-        for column, value in query.items():
-            known = merged.setdefault(column, [])
-            known += [v for v in _as_list(value) if v not in known]
-    return merged
-
-
-def pick(frame: pd.DataFrame, query: Iterable[Query]) -> pd.DataFrame:
-    """The rows that any of the selections picks."""
-    picked = pd.Series(False, index=frame.index)
-    for selection in query:
-        fits = pd.Series(True, index=frame.index)
-        for column, value in selection.items():
-            fits &= frame[column].isin(_as_list(value))
-        picked |= fits
-    return frame[picked]
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+        key = Key.of_row({"recipe": "paper"} | line)
+        if key in found:
+            raise ValueError(f"two rows for {key}: the same CSV was read twice?")
+        found[key] = line | ({"recipe": key.recipe} if "recipe" in line else {})
+    return found

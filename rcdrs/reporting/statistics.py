@@ -19,8 +19,7 @@ how many there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from copy import copy
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
@@ -30,10 +29,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rcdrs.artifact.config import Config
+from rcdrs.artifact.key import Key, recipe_of
 from rcdrs.reporting import coverage
-from rcdrs.reporting.formatting import LARGER_IS_BETTER
-from rcdrs.reporting.results import TIME, Config, Query, Results
-from rcdrs.reporting.tables import values
+from rcdrs.reporting.formatting import LARGER_IS_BETTER, Measured
+from rcdrs.reporting.results import TIME, Results, Statistic
+from rcdrs.reporting.tables.base import Cell
 
 #: Bootstrap draws: the ends of a 95 % interval then vary by about 2 % of its width.
 DRAWS = 2000
@@ -82,13 +83,15 @@ class Paired:
 
 def paired(a: np.ndarray, b: np.ndarray) -> Paired:
     """Compare two methods, each given as (seeds, instances), or as (seeds,) where only means are
-    known."""
+    known; by their means where they are of one."""
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    if {a.ndim, b.ndim} == {1, 2}:
+        a, b = _over_seeds(a), _over_seeds(b)
     if a.shape != b.shape or a.ndim not in (1, 2) or not a.size:
         raise ValueError(f"a is {a.shape} and b is {b.shape}, expected the same seeds, instances.")
     if not (np.isfinite(a).all() and np.isfinite(b).all() and min(a.min(), b.min()) >= 0):
         raise ValueError("a metric is negative or not a number, expected errors to compare.")
-    means = [x if x.ndim == 1 else x.mean(1) for x in (a, b)]
+    means = [_over_seeds(x) for x in (a, b)]
     logs = _log_ratio(*means)
     center, spread = logs.mean(), _half_width(logs)
     low = high = won = math.nan
@@ -108,6 +111,11 @@ def paired(a: np.ndarray, b: np.ndarray) -> Paired:
         won=won,
         seeds=tuple(float(x) for x in np.exp(logs)),
     )
+
+
+def _over_seeds(values: np.ndarray) -> np.ndarray:
+    """The mean of each seed."""
+    return values if values.ndim == 1 else values.mean(1)
 
 
 def _log_ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -143,78 +151,68 @@ def _draws(seeds: int, instances: int) -> np.ndarray:
 
 
 class Details:
-    """The metrics of single instances, from the .npz files beside the seed-level CSVs.
-
-    Keys inside are ``METHOD@RECIPE/METRIC``; files are named ``EXPERIMENT/CASE-SEED-Kdepth.npz``.
+    """The metrics of single instances, from the .npz files beside the seed-level CSVs: of one run,
+    or of all runs of a setting.  Keys inside are ``METHOD@RECIPE/METRIC``.
     """
 
     def __init__(self, files: Iterable[Path] = ()) -> None:
-        self._files = {(path.parent.name, path.stem): path for path in files}
+        self._files = {"/".join(path.parts[-n:]): path for path in files for n in (2, 3)}
         self._read = cache(_read)
 
-    def of(self, metric: str, run: Query) -> np.ndarray | None:
+    def of(self, metric: str, keys: Sequence[Key]) -> np.ndarray | None:
         """(seeds, instances), or None where a seed has no such file or metric."""
-        found = []
-        for seed in run["seed"]:
-            case = "-".join(part for part in (run["family"], run["scale"]) if part not in ("", "-"))
-            stem = f"{case}-{seed}-K{run['K']}"
-            path = self._files.get((run["experiment"], stem))
-            stored = {} if path is None else self._read(path)
-            recipe = run.get("recipe", "-")
-            # What learns nothing belongs to the paper's recipe, as in `Results`.
-            names = [recipe, "-"] if recipe == "paper" else [recipe]
-            keys = [f"{run['method']}@{name}/{metric}" for name in names]
-            key = next((key for key in keys if key in stored), None)
-            if key is None:
-                return None
-            found.append(stored[key])
+        found = [values for key in keys if (values := self.one(metric, key)) is not None]
+        if len(found) < len(keys):
+            return None
         if len({len(values) for values in found}) != 1:
-            raise ValueError(f"{metric} of {run} differs in its number of instances over seeds.")
+            raise ValueError(
+                f"{metric} of {keys[0]} differs in its number of instances over seeds."
+            )
         return np.array(found, dtype=float)
+
+    def one(self, metric: str, key: Key) -> np.ndarray | None:
+        """(instances,) of one seed."""
+        names = [Path(name).with_suffix(".npz").as_posix() for name in (key.path(), key.released())]
+        path = next((self._files[name] for name in names if name in self._files), None)
+        stored = {} if path is None else self._read(path)
+        return stored.get(f"{key.run}/{metric}")
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as stored:
-            return dict(stored)
+            return {_known(name): values for name, values in stored.items()}
     except Exception as error:  # zipfile, zlib and numpy each have their own
         raise ValueError(
             f"{path} is not a readable .npz file ({error}): delete it and run the workflow again."
         ) from error
 
 
-def measurements(metric: str, run: Query, results: Results, details: Details) -> np.ndarray:
-    """(seeds, instances) where these are stored, else (seeds,): what `paired` takes.
+def _known(name: str) -> str:
+    run, metric = name.split("/")
+    method, recipe = run.split("@")
+    return f"{method}@{recipe_of(recipe)}/{metric}"
 
-    `run` is the query of a `Statistic`.
-    """
-    one_seed = copy(results)
-    where = {key: run[key] for key in ("experiment", "family", "scale", "K", "method")}
-    if run.get("recipe", "-") != "-":
-        where["recipe"] = run["recipe"]
-    means = []
-    for seed in run["seed"]:
-        one_seed.seeds = [seed]
-        means.append(one_seed.statistic(metric, **where).mean)
-    found = details.of(metric, run)
-    if found is None:
-        return np.array(means)
-    stored = np.nanmean(found, axis=1)
-    if not np.allclose(stored, means, rtol=1e-3, atol=1e-9):
+
+def measurements(found: Statistic, details: Details) -> np.ndarray:
+    """(seeds, instances) where these are stored, else (seeds,): what `paired` takes."""
+    stored = details.of(found.metric, found.keys)
+    if stored is None:
+        return np.array(found.values)
+    means = np.nanmean(stored, axis=1)
+    if not np.allclose(means, found.values, rtol=1e-3, atol=1e-9):
         raise ValueError(
-            f"{metric} of {run} has the means {stored} over its instances, but {means} in "
-            "the CSVs: they are of different runs; run the workflow again."
+            f"{found.metric} of {found.keys[0]} has the means {means} over its instances, but "
+            f"{found.values} in the CSVs: they are of different runs; run the workflow again."
         )
     # An exact solver may leave instances out: such a run is compared by its means.
-    return found if np.isfinite(found).all() else stored
+    return stored if np.isfinite(stored).all() else means
 
 
-def alike(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two methods for `paired`: instance by instance if both have them, else by their means."""
-    if a.ndim == b.ndim:
-        return a, b
-    first, second = (x if x.ndim == 1 else x.mean(1) for x in (a, b))
-    return first, second
+def versus(first: Statistic, second: Statistic, details: Details) -> Paired:
+    """Compare two runs in one metric, where lower is better if it does not say otherwise."""
+    ends = [measurements(statistic, details) for statistic in (first, second)]
+    return paired(*ends[:: -1 if first.metric in LARGER_IS_BETTER else 1])
 
 
 def of_settings(
@@ -226,61 +224,43 @@ def of_settings(
     """
     lines = []
     for found in coverage.compare(config, results, metric, recipe):
-        ours, theirs = found.better.query, found.strongest.query
-        pair = paired(*(measurements(metric, run, results, details) for run in (ours, theirs)))
+        pair = versus(found.better, found.strongest, details)
         where = {"family": found.family, "scale": found.scale, "K": found.K, "metric": metric}
-        lines.append(where | _line(ours["method"], theirs["method"], pair))
+        first, second = (end.method for end in (found.better, found.strongest))
+        lines.append(where | _line(first, second, pair))
     return pd.DataFrame(lines)
 
 
 def of_table(
-    name: str,
-    config: Config,
-    rows: pd.DataFrame | None,
-    timing: pd.DataFrame | None = None,
-    details: Details | None = None,
+    name: str, cells: Iterable[Cell], results: Results, details: Details | None = None
 ) -> pd.DataFrame:
     """The best cell of every ranked column of a table against the second, a line per column.
 
     Only columns that have a bold cell are ranked; a table without any gives no line.
     """
-    results = Results(rows, timing, config["seeds"])
-    cells = values(name, config, rows, timing)
     lines = []
-    for block, column, ranked in _columns(cells):
-        first, second = ranked[0], ranked[1]
-        metric = first["metric"]
-        found = [
-            measurements(metric, cell["query"][0], results, details or Details())
-            for cell in (first, second)
-        ]
-        if metric in LARGER_IS_BETTER:
-            found.reverse()
-        where = {"table": name, "block": block, "column": column}
-        lines.append(where | _line(first["row"], second["row"], paired(*alike(*found))))
+    for first, second in _leaders(cells):
+        best, next_best = (results.of(c.metric, c.keys) for c in (first, second))
+        pair = versus(best, next_best, details or Details())
+        where = {"table": name, "block": first.block, "column": first.column}
+        lines.append(where | _line(first.row, second.row, pair))
     return pd.DataFrame(lines)
 
 
-def _columns(cells: pd.DataFrame) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """(block, column, cells from best to worst) of every ranked column.
+def _leaders(cells: Iterable[Cell]) -> Iterator[tuple[Cell, Cell]]:
+    """The best two cells of every ranked column.
 
     The cells of such a column are of one setting; where they are not, rows are ranked instead.
     """
-    measured = cells[cells["mean"].notna() & (cells["metric"] != TIME)]
-    measured = measured[[len(query) == 1 for query in measured["query"]]]
-    records: list[dict[str, Any]] = [
-        {str(key): value for key, value in cell.items()} for cell in measured.to_dict("records")
-    ]
-    records.sort(key=lambda c: (c["block"], c["column"]))
-    for (block, column), group in groupby(records, key=lambda c: (c["block"], c["column"])):
-        column_cells = list(group)
-        keys = ("experiment", "family", "scale", "K")
-        settings = {tuple(cell["query"][0][key] for key in keys) for cell in column_cells}
-        ranked = any(cell["bold"] for cell in column_cells) and len(settings) == 1
-        if not ranked or len(column_cells) < 2:
-            continue
-        sign = -1 if column_cells[0]["metric"] in LARGER_IS_BETTER else 1
-        yield block, column, sorted(column_cells, key=lambda c: (sign * c["mean"], not c["bold"]))
+    measured = [c for c in cells if isinstance(c.value, Measured) and c.metric != TIME]
+    measured.sort(key=lambda c: (c.block, c.column))
+    for _, group in groupby(measured, key=lambda c: (c.block, c.column)):
+        column = list(group)
+        settings = {(k.experiment, k.case, k.K) for cell in column for k in cell.keys}
+        if any(cell.bold for cell in column) and len(settings) == 1 and len(column) > 1:
+            sign = -1 if column[0].metric in LARGER_IS_BETTER else 1
+            first, second, *_ = sorted(column, key=lambda c: (sign * c.mean, not c.bold))
+            yield first, second
 
 
 def _line(first: str, second: str, pair: Paired) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Observation(NamedTuple):
 
 
 class Transition:
-    r"""The transition of eq. rc_drs_block for one batch of programs.
+    r"""The transition of eq. (4) for one batch of programs.
 
     In the shadow state ``v = z + u``, with the offsets ``a = V'v - d`` and ``o = V'z - d`` and the
     direction ``g = (I - VV') cbar`` along the affine set, the five lines of the paper become

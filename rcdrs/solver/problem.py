@@ -14,9 +14,9 @@ from rcdrs.solver.affine import AffineSet
 
 @dataclass(frozen=True)
 class ConicProgram:
-    r"""A batch of conic linear programs, eq. clp: ``min c'x  s.t.  A x = b, x in K``.
+    r"""A batch of conic linear programs, eq. (1): ``min c'x  s.t.  A x = b, x in K``.
 
-    With Q the objective is ``x'diag(Q)x / 2 + c'x``, as in the dispatch problem, eq. dispatch_qp.
+    With Q the objective is ``x'diag(Q)x / 2 + c'x``, as in the dispatch problem, eq. (11).
 
     Arguments
         A: ``(m, n)``, shared by all instances, or ``(batch, m, n)``; m <= n.

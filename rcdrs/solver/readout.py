@@ -13,7 +13,7 @@ from rcdrs.solver.step import Action
 
 
 class Readout(NamedTuple):
-    """Slack and multiplier of eq. dualdiag with the residuals of eq. diags."""
+    """Slack and multiplier of eq. (5) with the residuals of eq. (7)."""
 
     s: Tensor  # (batch, n)
     y: Tensor  # (batch, m), the paper's lambda

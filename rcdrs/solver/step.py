@@ -1,4 +1,4 @@
-"""The splitting state, one step of eq. rc_drs_block, and fixed-depth rollouts: pure functions."""
+"""The splitting state, one step of eq. (4), and fixed-depth rollouts: pure functions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Action = float | Tensor
 
 
 def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> State:
-    r"""One step of eq. rc_drs_block, written as in the paper.
+    r"""One step of eq. (4), written as in the paper.
 
         w = z - u - beta cbar,  x+ = Proj_A(w),  xbar = alpha x+ + (1 - alpha) z,
         z+ = Proj_K(xbar + u),  u+ = u + xbar - z+
 
     cbar is the normalised c, or where the program has Q the normalised gradient at z, as in
-    eq. dispatch_normalized_gradient.
+    eq. (22).
 
     Arguments
         alpha, beta: numbers, or one per instance (batch,); alpha in (0, 2), beta > 0.

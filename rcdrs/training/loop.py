@@ -9,30 +9,34 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 from tqdm import tqdm
 
 from rcdrs.files import replacing
-from rcdrs.layer import DRSLayer, read_checkpoint, write_checkpoint
+from rcdrs.layer import DRSLayer, SolverLayer, read_checkpoint, write_checkpoint
 from rcdrs.solver.fused import Observation
-from rcdrs.training.losses import LogKKTLoss, Loss, TerminalLoss
+from rcdrs.solver.problem import ConicProgram
+from rcdrs.training.losses import Loss
+
+Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a layer is trained; the default is the paper's, table app_rc_hyperparameters."""
+    """How a layer is trained: the loss, AdamW with clipped gradients, and for how long."""
 
-    loss: Loss = field(default_factory=TerminalLoss)
-    epochs: int = 100
-    batch: int = 1024
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-5
-    clip: float = 5.0
+    loss: Loss
+    epochs: int
+    batch: int
+    learning_rate: float
+    weight_decay: float
+    clip: float
     #: Cosine decay of the learning rate, down to the share `final` of it.
     cosine: bool = False
     final: float = 0.0
@@ -47,16 +51,14 @@ class Recipe:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a positive number.")
 
 
-RECIPES = {
-    "paper": Recipe(),
-    "log_kkt": Recipe(LogKKTLoss(), epochs=30, batch=250, learning_rate=6e-3, cosine=True),
-}
+@dataclass(frozen=True)
+class Lesson:
+    """What a solver is trained on, how, and the fixed core that its loss compares with, if any."""
 
-
-def find_recipe(name: str) -> Recipe:
-    if name not in RECIPES:
-        raise ValueError(f"unknown recipe {name!r}, expected one of {', '.join(RECIPES)}.")
-    return RECIPES[name]
+    train: Any
+    validation: Any
+    recipe: Recipe
+    reference: tuple[float, float] | None = None
 
 
 class TrainingDiverged(RuntimeError):
@@ -100,7 +102,7 @@ def train(
     Returns the rows of the curve; row 0 is the untrained layer.
     """
     for name, programs in (("train_set", train_set), ("validation_set", validation_set)):
-        if not hasattr(programs, "batch"):
+        if isinstance(layer, SolverLayer) and not isinstance(programs, ConicProgram):
             raise TypeError(
                 f"{name} is a {type(programs).__name__}, expected a ConicProgram "
                 "(of a split, its .program)."
@@ -111,9 +113,8 @@ def train(
         with torch.no_grad():
             reference_train = baseline.solve(train_set).observation
             reference_validation = baseline.solve(validation_set).observation
-    optimizer = torch.optim.AdamW(
-        layer.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-    )
+    lr, decay = recipe.learning_rate, recipe.weight_decay
+    optimizer = AdamW(layer.parameters(), lr=lr, weight_decay=decay)
 
     def learn(epoch: int) -> float:
         """One pass over the training set; the mean loss."""
@@ -205,31 +206,15 @@ def _check_finite(values: Tensor, index: Tensor, what: str, epoch: int) -> None:
 
 
 def _save_progress(
-    path: str | Path,
-    run: dict[str, Any],
-    layer: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    progress: _Progress,
+    path: str | Path, run: Plain, layer: nn.Module, optimizer: Optimizer, at: _Progress
 ) -> None:
-    config = {
-        "run": run,
-        "epoch": progress.epoch,
-        "best": progress.best_merit,
-        "curve": progress.curve,
-    }
-    weights: dict[str, Any] = {
-        "layer": layer.state_dict(),
-        "best": progress.best,
-        "optimizer": optimizer.state_dict(),
-    }
+    config = {"run": run, "epoch": at.epoch, "best": at.best_merit, "curve": at.curve}
+    weights = {"layer": layer.state_dict(), "best": at.best, "optimizer": optimizer.state_dict()}
     write_checkpoint(path, config, weights)
 
 
 def _load_progress(
-    path: str | Path | None,
-    run: dict[str, Any],
-    layer: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    path: str | Path | None, run: Plain, layer: nn.Module, optimizer: Optimizer
 ) -> _Progress | None:
     if path is None or not Path(path).exists():
         return None

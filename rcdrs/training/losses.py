@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +12,19 @@ from rcdrs.layer import Solution
 from rcdrs.solver.fused import Observation
 
 
+class Loss:
+    """What a module is trained for: one value per instance."""
+
+    def __call__(self, solution: Any, reference: Any, /) -> Tensor:
+        raise NotImplementedError
+
+    def merit(self, solution: Any, reference: Any, /) -> Tensor:
+        """What the best epoch is chosen by, on validation data: by default the loss itself."""
+        return self(solution, reference)
+
+
 @dataclass(frozen=True)
-class TerminalLoss:
+class TerminalLoss(Loss):
     r"""The paper's self-supervised loss, section "Terminal-oriented training objective".
 
         M    = eq L_eq + con L_con + mov L_mov + obj L_obj
@@ -22,13 +33,13 @@ class TerminalLoss:
     A weight of zero removes its term, as the loss ablations do.
     """
 
-    eq: float = 10.0
-    con: float = 10.0
-    mov: float = 0.1
-    obj: float = 1.0
-    dom: float = 0.2
-    margin: float = 0.0
-    smooth: float = 1e-3
+    eq: float
+    con: float
+    mov: float
+    obj: float
+    dom: float
+    margin: float
+    smooth: float
 
     def __call__(self, solution: Solution, reference: Observation) -> Tensor:
         """The loss per instance; `reference` is the fixed core's terminal observation."""
@@ -49,7 +60,7 @@ class TerminalLoss:
 
 
 @dataclass(frozen=True)
-class LogKKTLoss:
+class LogKKTLoss(Loss):
     r"""``log(eq r_p^2 + con L_con + mov L_mov + dual r_d^2 + gap r_gap^2)`` per instance.
 
     Beyond the paper: the layer's own dual readout enters, so the objective is driven by the
@@ -57,11 +68,11 @@ class LogKKTLoss:
     every order of magnitude the same weight.
     """
 
-    eq: float = 10.0
-    con: float = 10.0
-    mov: float = 0.1
-    dual: float = 1.0
-    gap: float = 3.0
+    eq: float
+    con: float
+    mov: float
+    dual: float
+    gap: float
 
     def __call__(self, solution: Solution, reference: Observation) -> Tensor:
         eq, con, mov = terminal_residuals(solution, solution.observation)
@@ -69,18 +80,6 @@ class LogKKTLoss:
         squares = self.eq * eq.square() + self.con * con.square() + self.mov * mov.square()
         squares = squares + self.dual * r.r_d.square() + self.gap * r.r_gap.square()
         return torch.log(squares + 1e-20)  # the floor is far below float32 residuals
-
-    def merit(self, solution: Solution, reference: Observation) -> Tensor:
-        return self(solution, reference)
-
-
-class Loss(Protocol):
-    """What the training loop asks of a loss; both give one value per instance."""
-
-    def __call__(self, solution: Any, reference: Any, /) -> Tensor: ...
-
-    def merit(self, solution: Any, reference: Any, /) -> Tensor:
-        """What the best epoch is chosen by, on validation data."""
 
 
 def terminal_residuals(solution: Solution, seen: Observation) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,38 +1,61 @@
-# Functions for the inputs of rules: `snakemake --lint` wants them apart from the rules.
+# Functions for the inputs and parameters of rules: `snakemake --lint` wants them apart from the
+# rules.  What a result is made from, and with which settings, is the plan's to say.
+import re
 from functools import cache
 
 import yaml
-from rcdrs.reporting.report.decisions import DAY
+from rcdrs.artifact.config import PAPER
+from rcdrs.artifact.digest import code_digest, settings_digest
+from rcdrs.reporting.tables import files
+
+# Of conda, for all rules; Snakemake formats the path, and a folder may have braces in its name.
+ENVIRONMENT = re.sub("([{}])", r"\1\1", f"{workflow.basedir}/envs/rcdrs.yaml")
 
 
-def claimed(behind):
-    """The results behind any table, each once."""
-    names = dict.fromkeys(name for table in TABLES for name in behind(table))
-    return {name: plan.result(name) for name in names}
+def key(kind, wildcards):
+    return plan.key(kind, **wildcards)
 
 
-def claimed_details(wildcards):
-    """What is stored of single instances: computed with the rows, and maybe released."""
-    files = [
-        Path(file).with_suffix(".npz")
-        for name, file in claimed(plan.rows_behind).items()
-        if not name.startswith("ablation/")
+def behind(kind, name):
+    """The files of a run that a result is computed from, under one name."""
+    return lambda wildcards: [
+        f"{RUN}/{part}" for part in plan.behind(key(kind, wildcards)).get(name, [])
     ]
-    return [file for file in files if file.is_relative_to(RUN) or file.exists()]
 
 
-def traced_runs(wildcards):
-    """The learned layers of a synthetic case; of a dispatch case, those whose day is drawn."""
-    runs = plan.runs(wildcards.case, wildcards.seed, wildcards.K)
-    if wildcards.case.startswith("dispatch"):
-        return [run for run in runs if run.partition("=")[0] in DAY]
-    return [run for run in runs if "=" in run]
+def code(kind):
+    return lambda wildcards: plan.code(key(kind, wildcards))
+
+
+def settings(kind):
+    return lambda wildcards: json.dumps(
+        plan.settings(key(kind, wildcards)), sort_keys=True
+    )
+
+
+def code_of(module, *functions):
+    """The digest of functions of a module of `rcdrs.reporting`."""
+    places = [(f"rcdrs.reporting.{module}", function) for function in functions]
+    return lambda wildcards: code_digest(*places)
+
+
+@cache
+def all_results(kind):
+    return files(plan, kind, *TABLES)
+
+
+def templates(wildcards):
+    """The template of a table, and what that includes."""
+    return [
+        plan.root / "workflow/templates" / name
+        for name in TABLES[wildcards.table].templates()
+    ]
 
 
 @cache
 def claim_tests():
     """The tests that decide claims; read where they are used, as that takes half a second."""
-    ledger = Path(workflow.basedir, "workflow/claims.yaml").read_text(encoding="utf-8")
+    ledger = (plan.root / "workflow/claims.yaml").read_text(encoding="utf-8")
     return sorted(
         {
             test
@@ -41,3 +64,12 @@ def claim_tests():
             for test in claim["check"].get("tests", [])
         }
     )
+
+
+def claim_sources(wildcards):
+    """The digest of all that these tests depend on."""
+    tests = {test.partition("::")[0] for test in claim_tests()}
+    names = sorted({PAPER, "tests/conftest.py", *tests})
+    paths = [plan.root / name for name in names]
+    paths += sorted((plan.root / "rcdrs").rglob("*.py"))
+    return settings_digest([path.read_text(encoding="utf-8") for path in paths])

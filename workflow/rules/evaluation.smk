@@ -1,146 +1,85 @@
-# Seed-level CSVs, the only source of the tables, and the times, measured with nothing beside them.
+# Seed-level rows, the only source of the tables; the times, measured with nothing beside them; and
+# what the report shows of solvers.
+from rcdrs.artifact.schedule import ALL
 
 
-# Energy dispatch: what the test days cost by a long run, and at best.
-rule reference:
+use rule train as evaluate with:
     input:
         instances=rules.instances.output.instances,
-        cores=rules.tune.output.cores,
+        core=rules.tune.output.core,
+        checkpoints=behind("rows", "checkpoints"),
+        reference=behind("rows", "reference"),
     output:
-        costs=f"{RUN}/references/{{case}}-{{seed}}.npz",
+        out=f"{RUN}/{PATHS['rows']}",
+        details=f"{RUN}/{PATHS['rows'].removesuffix('.csv')}.npz",
+        origin=f"{RUN}/{PATHS['rows'].removesuffix('.csv')}.origin.json",
     log:
-        f"{RUN}/logs/reference/{{case}}-{{seed}}.log",
+        f"{RUN}/logs/evaluate/{PATHS['rows'].removesuffix('.csv')}.log",
     benchmark:
-        f"{RUN}/benchmarks/reference/{{case}}-{{seed}}.tsv"
-    conda:
-        "../../envs/rcdrs.yaml"
-    threads: config["threads"]
+        f"{RUN}/benchmarks/evaluate/{PATHS['rows'].removesuffix('.csv')}.tsv"
     resources:
-        mem_mb=more(1500),
-        runtime=more(10),
-    params:
-        code=lambda wildcards: plan.code("reference", wildcards.case),
-        depth=max(config["dispatch"]["depths"]),
-        steps=config["dispatch"]["reference"],
-    message:
-        "find what the days of {wildcards.case}, seed {wildcards.seed}, cost"
-    shell:
-        "python -m rcdrs reference {input.instances} --cores {input.cores}"
-        " --depth {params.depth} --steps {params.steps} --threads {threads}"
-        " --out {output.costs} > {log} 2>&1"
-
-
-rule evaluate:
-    input:
-        instances=rules.instances.output.instances,
-        cores=rules.tune.output.cores,
-        reference=branch(
-            lambda wildcards: wildcards.experiment == "dispatch",
-            then=rules.reference.output.costs,
-        ),
-        checkpoints=lambda wildcards: plan.checkpoints(
-            wildcards.case, wildcards.seed, wildcards.K
-        ),
-    output:
-        rows=f"{RUN}/{{experiment}}/{{case}}-{{seed}}-K{{K}}.csv",
-        details=f"{RUN}/{{experiment}}/{{case}}-{{seed}}-K{{K}}.npz",
-        origin=f"{RUN}/{{experiment}}/{{case}}-{{seed}}-K{{K}}.origin.json",
-    log:
-        f"{RUN}/logs/evaluate/{{experiment}}/{{case}}-{{seed}}-K{{K}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/evaluate/{{experiment}}/{{case}}-{{seed}}-K{{K}}.tsv"
-    conda:
-        "../../envs/rcdrs.yaml"
-    threads: config["threads"]
-    resources:
-        mem_mb=more(1500),
-        runtime=more(5),
+        mem_mb=growing(1500),
+        runtime=growing(2),
         gpu=GPUS,
     params:
-        code=lambda wildcards: plan.code("evaluate", wildcards.case),
-        device=config["device"],
-        stamp=lambda wildcards, output: plan.stamp(Path(output.rows).relative_to(RUN)),
-        runs=lambda wildcards: plan.runs(wildcards.case, wildcards.seed, wildcards.K),
-        settings=lambda wildcards: plan.controller(wildcards.case),
-        reference=lambda wildcards, input: (
-            f"--reference {input.reference}" if input.reference else ""
-        ),
+        command="evaluate",
+        code=code("rows"),
+        given=lambda wildcards: [
+            *plan.asked(key("rows", wildcards)),
+            *("--experiment", wildcards.experiment),
+            *("--reference", *behind("rows", "reference")(wildcards)),
+            *("--stamp", plan.stamp(key("rows", wildcards))),
+        ],
+        settings=settings("rows"),
     message:
-        "evaluate {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"
-    shell:
-        "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
-        " {params.runs} --settings {params.settings:q} {params.reference} --device {params.device}"
-        " --threads {threads} --stamp {params.stamp:q} --out {output.rows}"
-        " --details {output.details} > {log} 2>&1"
+        "evaluate {wildcards.method} ({wildcards.recipe}) on {wildcards.case},"
+        " K={wildcards.K}, seed {wildcards.seed}"
 
 
-rule evaluate_ablation:
+use rule train as time with:
     input:
         instances=rules.instances.output.instances,
-        cores=rules.tune.output.cores,
-        checkpoint=rules.train_ablation.output.checkpoint,
+        core=behind("times", "core"),
     output:
-        rows=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.csv",
-        origin=f"{RUN}/ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.origin.json",
-    log:
-        f"{RUN}/logs/evaluate_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/evaluate_ablation/{{variant}}/{{case}}-{{seed}}-K{{K}}.tsv"
-    conda:
-        "../../envs/rcdrs.yaml"
-    threads: config["threads"]
-    resources:
-        mem_mb=more(1500),
-        runtime=more(5),
-        gpu=GPUS,
-    params:
-        code=lambda wildcards: plan.code("evaluate", wildcards.case),
-        device=config["device"],
-        stamp=lambda wildcards, output: plan.stamp(Path(output.rows).relative_to(RUN)),
-        method=config["ablation"]["method"],
-        settings=lambda wildcards: plan.ablated_controller(wildcards.variant),
-    message:
-        "evaluate the variant {wildcards.variant} on {wildcards.case}, seed {wildcards.seed}"
-    shell:
-        "python -m rcdrs evaluate {input.instances} --cores {input.cores} --depth {wildcards.K}"
-        " {params.method}@paper={input.checkpoint} --settings {params.settings:q}"
-        " --experiment ablation --label {wildcards.variant} --device {params.device}"
-        " --threads {threads} --stamp {params.stamp:q} --out {output.rows} > {log} 2>&1"
-
-
-rule time:
-    input:
-        instances=rules.instances.output.instances,
-        cores=rules.tune.output.cores,
-    output:
-        rows=f"{RUN}/timing/{{case}}-{{seed}}.csv",
-        origin=f"{RUN}/timing/{{case}}-{{seed}}.origin.json",
+        out=f"{RUN}/{PATHS['times']}",
+        origin=f"{RUN}/{PATHS['times'].removesuffix('.csv')}.origin.json",
     log:
         f"{RUN}/logs/time/{{case}}-{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/time/{{case}}-{{seed}}.tsv"
-    conda:
-        "../../envs/rcdrs.yaml"
-    # Every core, so that nothing runs beside it.
-    threads: workflow.cores
-    resources:
-        mem_mb=more(1500),
-        runtime=more(10),
-        gpu=GPUS,
+    # Every core that Snakemake is given, so that nothing runs beside it.
+    threads: ALL
     params:
-        code=lambda wildcards: plan.code("time", wildcards.case),
-        device=config["device"],
-        threads=config["threads"],
-        stamp=lambda wildcards, output: plan.stamp(Path(output.rows).relative_to(RUN)),
-        depths=lambda wildcards: plan.experiment(wildcards.case).section["depths"],
-        methods=lambda wildcards: plan.experiment(wildcards.case).section["methods"],
-        settings=lambda wildcards: plan.controller(wildcards.case),
-        warm_up=config["timing"]["warm_up"],
-        repeats=config["timing"]["repeats"],
+        command="time",
+        code=code("times"),
+        given=lambda wildcards: [
+            *("--method", *plan.timed(key("times", wildcards))),
+            *("--stamp", plan.stamp(key("times", wildcards))),
+        ],
+        settings=settings("times"),
     message:
         "time the methods on {wildcards.case}, seed {wildcards.seed}"
-    shell:
-        "python -m rcdrs time {input.instances} --cores {input.cores} --depth {params.depths}"
-        " --method {params.methods} --settings {params.settings:q} --warm-up {params.warm_up}"
-        " --repeats {params.repeats} --device {params.device} --threads {params.threads}"
-        " --stamp {params.stamp:q} --out {output.rows} > {log} 2>&1"
+
+
+use rule train as trace with:
+    input:
+        instances=rules.instances.output.instances,
+        core=rules.tune.output.core,
+        checkpoints=behind("traces", "checkpoints"),
+    output:
+        out=f"{RUN}/{PATHS['traces']}",
+        origin=f"{RUN}/{PATHS['traces'].removesuffix('.csv')}.origin.json",
+    log:
+        f"{RUN}/logs/trace/{{case}}-{{seed}}-K{{K}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/trace/{{case}}-{{seed}}-K{{K}}.tsv"
+    params:
+        command="trace",
+        code=code("traces"),
+        given=lambda wildcards: [
+            *plan.asked(key("traces", wildcards)),
+            *("--stamp", plan.stamp(key("traces", wildcards))),
+        ],
+        settings=settings("traces"),
+    message:
+        "trace the solvers of {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"

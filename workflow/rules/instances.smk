@@ -1,50 +1,77 @@
-# Instances of a case and seed, and the fixed core selected on their validation split.
+# Instances of a case and seed, the fixed core selected on their validation split, and what rows
+# compare with.
 
 
 rule instances:
     output:
-        instances=f"{RUN}/instances/{{case}}-{{seed}}.npz",
+        instances=f"{RUN}/{PATHS['instances']}",
     log:
         f"{RUN}/logs/instances/{{case}}-{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/instances/{{case}}-{{seed}}.tsv"
     conda:
-        "../../envs/rcdrs.yaml"
+        ENVIRONMENT
     threads: config["threads"]
     resources:
-        mem_mb=more(1500),
-        runtime=more(5),
+        mem_mb=growing(1500),
+        runtime=growing(10),
     params:
-        code=lambda wildcards: plan.code("instances", wildcards.case),
-        sizes=lambda wildcards: plan.sizes(wildcards.case),
+        code=code("instances"),
+        command=lambda wildcards: [
+            "instances",
+            wildcards.case,
+            "--seed",
+            wildcards.seed,
+        ],
+        settings=settings("instances"),
     message:
         "generate {wildcards.case}, seed {wildcards.seed}"
     shell:
-        "python -m rcdrs instances {wildcards.case} --seed {wildcards.seed}"
-        " --sizes {params.sizes:q} --threads {threads} --out {output.instances} > {log} 2>&1"
+        "python -m rcdrs {params.command:q} --settings {params.settings:q}"
+        " --threads {threads} --out {output:q} > {log:q} 2>&1"
 
 
-rule tune:
+use rule instances as tune with:
     input:
         instances=rules.instances.output.instances,
     output:
-        cores=f"{RUN}/cores/{{case}}-{{seed}}.json",
+        core=f"{RUN}/{PATHS['cores']}",
     log:
-        f"{RUN}/logs/tune/{{case}}-{{seed}}.log",
+        f"{RUN}/logs/tune/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
-        f"{RUN}/benchmarks/tune/{{case}}-{{seed}}.tsv"
-    conda:
-        "../../envs/rcdrs.yaml"
-    threads: config["threads"]
-    resources:
-        mem_mb=more(1500),
-        runtime=more(10),
+        f"{RUN}/benchmarks/tune/{{case}}-{{seed}}-K{{K}}.tsv"
     params:
-        code=lambda wildcards: plan.code("tune", wildcards.case),
-        depths=lambda wildcards: plan.experiment(wildcards.case).depths(wildcards.case),
-        grid=lambda wildcards: plan.grid(wildcards.case),
+        code=code("cores"),
+        command=lambda wildcards, input: [
+            "tune",
+            input.instances,
+            "--depth",
+            wildcards.K,
+        ],
+        settings=settings("cores"),
     message:
-        "tune the core of {wildcards.case}, seed {wildcards.seed}"
-    shell:
-        "python -m rcdrs tune {input.instances} --depth {params.depths} --grid {params.grid:q}"
-        " --threads {threads} --out {output.cores} > {log} 2>&1"
+        "tune the core of {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"
+
+
+# As the cost of energy dispatch.
+use rule instances as reference with:
+    input:
+        instances=rules.instances.output.instances,
+        core=behind("references", "core"),
+    output:
+        reference=f"{RUN}/{PATHS['references']}",
+    log:
+        f"{RUN}/logs/reference/{{case}}-{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/reference/{{case}}-{{seed}}.tsv"
+    params:
+        code=code("references"),
+        command=lambda wildcards, input: [
+            "reference",
+            input.instances,
+            "--core",
+            *input.core,
+        ],
+        settings=settings("references"),
+    message:
+        "find what the days of {wildcards.case}, seed {wildcards.seed}, cost"

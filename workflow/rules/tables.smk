@@ -1,75 +1,55 @@
 # Tables from seed-level CSVs, each a target of its own: table_synthetic_k20, table_coverage, ...
-from rcdrs.artifact.digest import code_digest
 
 
 rule render:
     input:
-        rows=lambda wildcards: [
-            plan.result(name) for name in plan.rows_behind(wildcards.table)
-        ],
-        times=lambda wildcards: [
-            plan.result(name) for name in plan.times_behind(wildcards.table)
-        ],
-        templates=collect(
-            f"{workflow.basedir}/workflow/templates/{{name}}",
-            name=[
-                path.name
-                for path in Path(workflow.basedir, "workflow/templates").iterdir()
-            ],
-        ),
+        rows=lambda wildcards: files(plan, "rows", wildcards.table),
+        times=lambda wildcards: files(plan, "times", wildcards.table),
+        templates=templates,
     output:
-        tex=f"{plan.tables_folder}/{{table}}.tex",
+        out=f"{plan.tables_folder}/{{table}}.tex",
         csv=f"{plan.tables_folder}/{{table}}.csv",
     log:
         f"{RUN}/logs/render/{{table}}.log",
     benchmark:
         f"{RUN}/benchmarks/render/{{table}}.tsv"
     conda:
-        "../../envs/rcdrs.yaml"
+        ENVIRONMENT
     threads: 1
     resources:
-        mem_mb=more(1500),
-        runtime=more(5),
+        mem_mb=growing(1500),
+        runtime=growing(5),
     params:
-        code=lambda wildcards: plan.code("table"),
+        code=code_of("tables", "render"),
+        command=lambda wildcards: ["table", wildcards.table],
         config=plan.tables_config(),
+        # Snakemake does not compare parameters that depend on inputs: a table is the same wherever
+        # and under whatever name it was computed.
+        run=lambda wildcards, input: plan.config.model_dump_json(),
     message:
         "render the table {wildcards.table}"
+    # The command finds the files itself: as arguments they can be too many.
     shell:
-        "python -m rcdrs table {wildcards.table} --config {params.config:q}"
-        " --rows {input.rows} --times {input.times} --out {output.tex} > {log} 2>&1"
+        "python -m rcdrs {params.command:q} --config {params.run:q} --out {output.out:q}"
+        " > {log:q} 2>&1"
 
 
 # What the README shows: a table in Markdown and a picture, from the rows of the coverage summary.
-rule headline:
+use rule render as headline with:
     input:
-        rows=lambda wildcards: [
-            plan.result(name) for name in plan.rows_behind("coverage")
-        ],
+        rows=lambda wildcards: files(plan, "rows", "coverage", "coverage_log_kkt"),
     output:
-        table=f"{plan.tables_folder}/headline.md",
+        out=f"{plan.tables_folder}/headline.md",
         picture=f"{plan.tables_folder}/headline.png",
     log:
         f"{RUN}/logs/headline.log",
     benchmark:
         f"{RUN}/benchmarks/headline.tsv"
-    conda:
-        "../../envs/rcdrs.yaml"
-    threads: 1
-    resources:
-        mem_mb=more(1500),
-        runtime=more(5),
     params:
-        code=lambda wildcards: [
-            code_digest(part, "rcdrs.reporting.headline")
-            for part in ("markdown", "draw")
-        ],
-        config=plan.tables_config(),
+        code=code_of("headline", "markdown", "draw"),
+        command="headline",
     message:
         "write the headline table and picture"
-    shell:
-        "python -m rcdrs headline --config {params.config:q} --rows {input.rows}"
-        " --out {output.table} > {log} 2>&1"
 
 
 rule preview:
@@ -82,15 +62,17 @@ rule preview:
     benchmark:
         f"{RUN}/benchmarks/preview.tsv"
     conda:
-        "../../envs/rcdrs.yaml"
+        ENVIRONMENT
     threads: 1
     resources:
-        mem_mb=more(1500),
-        runtime=more(5),
+        mem_mb=growing(1500),
+        runtime=growing(5),
+    params:
+        command="preview",
     message:
         "compile every table into {output.pdf}"
     shell:
-        "python -m rcdrs preview {input.tables} --out {output.pdf} > {log} 2>&1"
+        "python -m rcdrs {params.command:q} {input:q} --out {output:q} > {log:q} 2>&1"
 
 
 for name in TABLES:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rcdrs.baselines import grid_drs
 from rcdrs.baselines.registry import find_method
 from rcdrs.experiments.dfl.data import CONE, Decisions
 from rcdrs.experiments.dfl.model import (
@@ -19,27 +16,11 @@ from rcdrs.experiments.dfl.model import (
     DecisionModel,
     PredictionLoss,
 )
-from rcdrs.layer import SolverLayer
-from rcdrs.solver.readout import Errors, errors
-from rcdrs.training.loop import Recipe, find_recipe
+from rcdrs.solver.readout import Errors
 from rcdrs.training.losses import Loss
 
 #: The pair of F-DRS, which the paper does not give here.
 FIXED_CORE = (1.6, 1.0)
-#: The grid of the fixed core.
-ALPHAS = (0.8, 1.0, 1.3, 1.6, 1.8)
-BETAS = (0.1, 0.3, 1.0, 3.0, 6.0)
-#: Changes to the common controller: its ranges.
-CONTROLLER: dict[str, Any] = {
-    "ranges": {"rho": (1e-3, 1e3), "alpha": (0.2, 1.8), "beta": (1e-3, 10.0)}
-}
-#: Changes to the recipes that pretrain the controller; as many steps of log_kkt as elsewhere.
-PRETRAINING: dict[str, dict[str, Any]] = {
-    "paper": {"epochs": 80, "batch": 2500},
-    "log_kkt": {"epochs": 12},
-}
-#: After a method's name: its predictor, with every problem solved to optimality.
-EXACT = "-Exact"
 
 
 @dataclass(frozen=True)
@@ -61,21 +42,13 @@ class DecisionMethod:
     controlled: bool = False
     frozen: bool = False
 
-    def build_layer(
-        self, A: Tensor, depth: int, core: tuple[float, float], controller: Mapping[str, Any]
-    ) -> SolverLayer:
-        """The layer, untrained."""
-        build = find_method(self.layer).build
-        return build(A, CONE, depth, self.core or core, CONTROLLER | dict(controller))
-
-    def model(self, layer: SolverLayer) -> DecisionModel:
-        """The model around the layer, its predictor untrained."""
-        return DecisionModel(CostPredictor().to(layer.A), layer, self.frozen)
-
-    def recipe(self, changes: Mapping[str, Any]) -> Recipe:
-        """The paper's settings of the predictor's training, with changes."""
-        standard = Recipe(self.loss, epochs=50, batch=2500)
-        return replace(standard, **changes)
+    def build(
+        self, A: Tensor, depth: int, core: tuple[float, float], controller: dict[str, Any]
+    ) -> DecisionModel:
+        """The model, untrained; its predictor is drawn first, whatever the layer is."""
+        predictor = CostPredictor().to(A)
+        layer = find_method(self.layer).build(A, CONE, depth, self.core or core, controller)
+        return DecisionModel(predictor, layer, self.frozen, self.name)
 
 
 def _controlled(layer: str) -> tuple[DecisionMethod, DecisionMethod]:
@@ -105,52 +78,9 @@ def find_decision_method(name: str) -> DecisionMethod:
     return DECISION_METHODS[name]
 
 
-@dataclass(frozen=True)
-class Run:
-    """What to evaluate: a method, the recipe behind it, and its checkpoint."""
-
-    method: DecisionMethod
-    recipe: str
-    checkpoint: Path
-    exact: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.method.name + (EXACT if self.exact else "")
-
-    @staticmethod
-    def parse(text: str) -> Run:
-        """``METHOD@RECIPE=CHECKPOINT``, or ``METHOD-Exact@RECIPE=CHECKPOINT``."""
-        name, _, rest = text.partition("@")
-        recipe, _, checkpoint = rest.partition("=")
-        if not checkpoint:
-            raise ValueError(f"{text!r}, expected METHOD@RECIPE=CHECKPOINT.")
-        method = find_decision_method(name.removesuffix(EXACT))
-        check_recipe(method, recipe)
-        return Run(method, recipe, Path(checkpoint), name.endswith(EXACT))
-
-
-def check_recipe(method: DecisionMethod, recipe: str) -> None:
-    find_recipe(recipe)
-    if recipe != "paper" and not method.controlled:
-        raise ValueError(f"{method.name} has no controller: its recipe is paper, not {recipe}.")
-
-
-def select_core(
-    validation: Decisions,
-    depth: int,
-    alphas: tuple[float, ...] = ALPHAS,
-    betas: tuple[float, ...] = BETAS,
-    scored: int | None = None,
-) -> tuple[float, float]:
-    """The pair of lowest mean ``[regret]_+ + 0.1 Eq`` under the true cost, after `depth` steps."""
-
-    def score(error: Errors) -> Tensor:
-        return error.Gap + 0.1 * error.Eq
-
-    return grid_drs.select_core(
-        validation, depth, alphas, betas, validation.batch if scored is None else scored, score
-    )
+def score(error: Errors) -> Tensor:
+    """``[regret]_+ + 0.1 Eq`` under the true cost: the core is of the lowest mean."""
+    return error.Gap + 0.1 * error.Eq
 
 
 @torch.no_grad()
@@ -168,5 +98,5 @@ def evaluate(model: DecisionModel, decisions: Decisions) -> dict[str, Tensor]:
 
 def measure(decisions: Decisions, z: Tensor) -> dict[str, Tensor]:
     """The metrics of decisions z (batch, n) under the true cost."""
-    error = errors(decisions.program, z, decisions.x)
+    error = decisions.errors(z)
     return {"Regret": error.Gap, "Eq": error.Eq, "Dist": error.Dist}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rcdrs.experiments.dfl.data import CONE, FEATURES, Decisions, check_features
-from rcdrs.layer import Solution, SolverLayer
+from rcdrs.layer import Solution, SolverLayer, write_checkpoint
 from rcdrs.solver.readout import equality
+from rcdrs.training.losses import Loss
 
 
 class CostPredictor(nn.Module):
@@ -54,9 +56,12 @@ class DecisionModel(nn.Module):
 
     Arguments
         frozen: keep the layer's own weights; gradients still pass through it to the predictor.
+        method: the name under which it is saved.
     """
 
-    def __init__(self, predictor: CostPredictor, layer: SolverLayer, frozen: bool = False) -> None:
+    def __init__(
+        self, predictor: CostPredictor, layer: SolverLayer, frozen: bool = False, method: str = ""
+    ) -> None:
         super().__init__()
         n = layer.A.shape[-1]
         if predictor.costs != n:
@@ -64,7 +69,8 @@ class DecisionModel(nn.Module):
                 f"the predictor gives {predictor.costs} costs, expected n = {n}, the columns of "
                 "the layer's A."
             )
-        self.predictor, self.layer, self.frozen = predictor, layer, frozen
+        self.predictor, self.layer = predictor, layer
+        self.frozen, self.method = frozen, method
         layer.requires_grad_(not frozen)
 
     @property
@@ -79,9 +85,16 @@ class DecisionModel(nn.Module):
         layer = {"layer": type(self.layer).__name__} | self.layer.options()
         return layer | {"frozen": self.frozen}
 
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint says of the model."""
+        return {"method": self.method, "depth": self.depth, "options": self.options()}
+
+    def save(self, path: str | Path, trained: dict[str, Any]) -> None:
+        write_checkpoint(path, self.describe() | {"trained": trained}, self.state_dict())
+
 
 @dataclass(frozen=True)
-class DecisionLoss:
+class DecisionLoss(Loss):
     r"""The paper's loss under the true cost c, without a term for the prediction.
 
     [(c'z - c'x*) / (1 + |c'x*|)]_+  +  eq |A z - b| / (1 + |b|)
@@ -89,23 +102,17 @@ class DecisionLoss:
 
     eq: float = 20.0
 
-    def __call__(self, decision: Decision, reference: None = None) -> Tensor:
+    def __call__(self, decision: Decision, reference: Any = None) -> Tensor:
         given, z = decision.given, decision.solution.x
         c = given.program.c
         optimum = (c * given.x).sum(-1)
         regret = ((c * z).sum(-1) - optimum) / (1 + optimum.abs())
         return regret.clamp(min=0) + self.eq * equality(given.program, z)
 
-    def merit(self, decision: Decision, reference: None = None) -> Tensor:
-        return self(decision)
-
 
 @dataclass(frozen=True)
-class PredictionLoss:
+class PredictionLoss(Loss):
     """The mean squared error of the cost: predict-then-optimize never looks at the decision."""
 
-    def __call__(self, decision: Decision, reference: None = None) -> Tensor:
+    def __call__(self, decision: Decision, reference: Any = None) -> Tensor:
         return (decision.cost - decision.given.program.c).square().mean(-1)
-
-    def merit(self, decision: Decision, reference: None = None) -> Tensor:
-        return self(decision)

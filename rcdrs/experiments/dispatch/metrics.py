@@ -10,20 +10,21 @@ from torch import Tensor
 
 from rcdrs.experiments.dispatch.model import DispatchProgram
 from rcdrs.solver.readout import equality
+from rcdrs.training.losses import Loss
 
-#: The acceptance tests of eq. dispatch_pass.
+#: The acceptance tests of eq. (35).
 ACCEPTED = {"Eq": 0.035, "Box": 1e-5, "Shed": 0.12, "Reserve": 0.08}
 
 
 class Operation(NamedTuple):
     """The feasibility of a schedule for the forecast, and its fate on the realised day."""
 
-    Eq: Tensor  # |A z - d| / (1 + |d|), eq. dispatch_eq_metric
-    Box: Tensor  # |z - Proj(z)| / (1 + |z|), eq. dispatch_box_metric
-    Shed: Tensor  # planned and emergency shedding per load, eq. dispatch_shedding_metric
-    Curt: Tensor  # curtailment and surplus per renewable power, eq. dispatch_curtailment_metric
-    Reserve: Tensor  # missing reserve per requirement, eq. dispatch_reserve_metric
-    Emerg: Tensor  # emergency shedding alone, eq. dispatch_emergency_metric
+    Eq: Tensor  # |A z - d| / (1 + |d|), eq. (33)
+    Box: Tensor  # |z - Proj(z)| / (1 + |z|), eq. (34)
+    Shed: Tensor  # planned and emergency shedding per load, eq. (29)
+    Curt: Tensor  # curtailment and surplus per renewable power, eq. (31)
+    Reserve: Tensor  # missing reserve per requirement, eq. (32)
+    Emerg: Tensor  # emergency shedding alone, eq. (30)
 
     @property
     def Pass(self) -> Tensor:
@@ -52,18 +53,18 @@ def operate(program: DispatchProgram, z: Tensor) -> Operation:
 
 
 def cost(program: DispatchProgram, z: Tensor) -> Tensor:
-    """C_disp of eq. dispatch_cost: ``z'Qz / 2 + c'z``."""
+    """C_disp of eq. (20): ``z'Qz / 2 + c'z``."""
     return ((program.gradient(z) + program.c) * z).sum(-1) / 2
 
 
 def cost_gap(value: Tensor, reference: Tensor) -> Tensor:
-    """The positive part of the relative difference, eq. dispatch_cost_gap."""
+    """The positive part of the relative difference, eq. (37)."""
     return ((value - reference) / (1 + reference.abs())).clamp(min=0)
 
 
 @dataclass(frozen=True)
-class DispatchLoss:
-    r"""The merit of eq. dispatch_training_merit, which trains controllers and selects cores.
+class DispatchLoss(Loss):
+    r"""The merit of eq. (36), which trains controllers and selects cores.
 
     C_disp / (1 + sum of forecast load) + 6 Eq + Box + 12 Shed + 8 Res + 0.05 Curt
     """
@@ -76,9 +77,6 @@ class DispatchLoss:
 
     def __call__(self, solution: Any, reference: Any = None) -> Tensor:
         return self.of(solution.program, solution.x)
-
-    def merit(self, solution: Any, reference: Any = None) -> Tensor:
-        return self(solution)
 
     def of(self, program: DispatchProgram, z: Tensor) -> Tensor:
         """The merit of schedules z (batch, n)."""

@@ -1,4 +1,4 @@
-"""The dispatch problem of eq. dispatch_qp: variables, equations, bounds and cost."""
+"""The dispatch problem of eq. (11): variables, equations, bounds and cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rcdrs.experiments.dispatch.network import Network
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.problem import ConicProgram, check_numbers
 
-#: Readings of the reserve row, eq. dispatch_reserve: the signs of s^res and of a surplus beside
+#: Readings of the reserve row, eq. (18): the signs of s^res and of a surplus beside
 #: the headroom in ``h + ... = Gamma``; 0 where there is no such variable.
 FORMULATIONS = {"printed": (1, 0), "turned": (-1, 0), "inequality": (1, -1)}
 
@@ -98,9 +98,9 @@ class Dispatch:
     # The physics
 
     def balance(self, s: Schedule, given: Profiles) -> Tensor:
-        """Supply minus load minus outflow of each bus, eq. dispatch_balance: (batch, buses, T).
+        """Supply minus load minus outflow of each bus, eq. (12): (batch, buses, T).
 
-        With the realised profiles it is -Delta of eq. dispatch_realized_imbalance.
+        With the realised profiles it is -Delta of eq. (27).
         """
         return (
             self.generators.at_bus @ s.generation
@@ -112,12 +112,12 @@ class Dispatch:
         )
 
     def headroom(self, s: Schedule) -> Tensor:
-        """What generators and batteries could add, h_t of eq. dispatch_headroom: (batch, T)."""
+        """What generators and batteries could add, h_t of eq. (17): (batch, T)."""
         spare = (self.generators.limit - s.generation).sum(-2)
         return spare + (self.batteries.discharge - s.discharge).sum(-2)
 
     def requirement(self, given: Profiles) -> Tensor:
-        """The reserve Gamma_t to hold, eq. dispatch_reserve_generation: (batch, T)."""
+        """The reserve Gamma_t to hold, eq. (26): (batch, T)."""
         return self.network.reserve_factor * (given.load.sum(-2) + 0.5 * given.renewable.sum(-2))
 
     def residual(self, z: Tensor, forecast: Profiles) -> Tensor:
@@ -130,10 +130,10 @@ class Dispatch:
         reserve = self.headroom(s) + slack - self.requirement(forecast)
         equations = (
             self.balance(s, forecast),
-            s.flow - self.lines.susceptance * difference,  # eq. dispatch_dcflow
-            s.angle[..., :1, :],  # eq. dispatch_reference_angle
-            s.energy[..., 1:] - s.energy[..., :-1] - stored + drawn,  # eq. dispatch_storage
-            s.energy[..., :1] - batteries.initial,  # eq. dispatch_terminal_energy
+            s.flow - self.lines.susceptance * difference,  # eq. (13)
+            s.angle[..., :1, :],  # eq. (14)
+            s.energy[..., 1:] - s.energy[..., :-1] - stored + drawn,  # eq. (15)
+            s.energy[..., :1] - batteries.initial,  # eq. (16)
             s.energy[..., -1:] - batteries.initial,
             reserve.unsqueeze(-2),
         )
@@ -160,7 +160,7 @@ class Dispatch:
         return -self.residual(self._zero.expand(len(forecast.load), -1), forecast)
 
     def box(self, forecast: Profiles) -> Box:
-        """The bounds of eq. dispatch_box; a surplus has no upper one."""
+        """The bounds of eq. (19); a surplus has no upper one."""
         lower, upper = (self._zero.repeat(len(forecast.load), 1) for _ in range(2))
         low, high = self.schedule(lower), self.schedule(upper)
         high.generation.copy_(self.generators.limit)
@@ -180,7 +180,7 @@ class Dispatch:
 
     @cached_property
     def cost(self) -> tuple[Tensor, Tensor]:
-        """(Q, c) of eq. dispatch_quadratic_form, each (n,); c_0 is zero."""
+        """(Q, c) of eq. (21), each (n,); c_0 is zero."""
         quadratic, linear = self._zero.clone(), self._zero.clone()
         Q, c, costs = self.schedule(quadratic), self.schedule(linear), self.network.costs
         Q.generation.copy_(2 * self.generators.quadratic)

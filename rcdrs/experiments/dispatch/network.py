@@ -57,7 +57,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Costs:
-    """The prices lambda of eq. dispatch_cost."""
+    """The prices lambda of eq. (20)."""
 
     battery: float = 0.015
     curtailment: float = 0.08
@@ -113,12 +113,7 @@ class Network:
 
 
 SOURCES = ("solar", "wind")
-_DEVICES: dict[str, Any] = {
-    "lines": Line,
-    "generators": Generator,
-    "batteries": Battery,
-    "sites": Site,
-}
+_DEVICES = {"lines": Line, "generators": Generator, "batteries": Battery, "sites": Site}
 
 
 def _check_numbers(network: Network) -> None:
@@ -164,21 +159,17 @@ def _check_devices(network: Network) -> None:
 
 
 def _check_connected(network: Network) -> None:
-    reached, waiting = {0}, [0]
-    while waiting:
-        bus = waiting.pop()
-        ends = [(line.origin, line.destination) for line in network.lines]
-        near = {b for a, b in ends if a == bus} | {a for a, b in ends if b == bus}
-        waiting += near - reached
-        reached |= near
+    reached = {0}
+    for _ in network.lines:  # as each round but the last reaches another bus, these are enough
+        for ends in ({line.origin, line.destination} for line in network.lines):
+            reached |= ends if ends & reached else set()
     if isolated := sorted(set(range(network.buses)) - reached):
-        raise NetworkError(
-            f"no line connects bus {isolated[0]} with bus 0, expected a connected network."
-        )
+        found = f"no line connects bus {isolated[0]} with bus 0"
+        raise NetworkError(f"{found}, expected a connected network.")
 
 
 def _six_bus() -> Network:
-    """Table app_dispatch_parameters; lines carry 1.15 times their base limit.
+    """Table 12; lines carry 1.15 times their base limit.
 
     The paper leaves open what is stored at first, here midway between the bounds, and what the
     renewable sites are, here wind at bus 1 and sun at buses 3 and 5.

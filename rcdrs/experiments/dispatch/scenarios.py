@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rcdrs.experiments.dispatch.model import (
-    FORMULATIONS,
-    Dispatch,
-    DispatchProgram,
-    Profiles,
-)
+from rcdrs.experiments.dispatch.model import FORMULATIONS, Dispatch, DispatchProgram, Profiles
 from rcdrs.experiments.dispatch.network import SIX_BUS, Network
-from rcdrs.experiments.instances import (
-    SPLITS,
-    check_sizes,
-    reading_set,
-    stream,
-    to_tensors,
-    write_set,
-)
+from rcdrs.experiments.instances import Dataset, stream
 
-#: How the experiment is called; with a formulation it is a case, such as ``dispatch-printed``.
-EXPERIMENT = "dispatch"
-#: Days in each split, table app_global_protocol.
-SIZES = {"train": 1536, "validation": 384, "test": 512}
-KINDS = ("forecast", "realised")
+#: What a case, such as ``dispatch-printed``, begins with.
+FAMILY = "dispatch"
 
 
 @dataclass(frozen=True)
@@ -43,7 +28,7 @@ class Climate:
         daily = 3/4 cos(2 pi (h - 19) / 24) + 1/4 cos(4 pi (h - 10) / 24)
 
     The load of a day is that of all buses, its weather that of one site.  `variation`, `noise` and
-    the forecast errors are the paper's, table app_dispatch_parameters; the rest it leaves open.
+    the forecast errors are the paper's, table 12; the rest it leaves open.
     `level`, the mean load in base loads, is fitted to the classical rows of its tables.
     """
 
@@ -82,7 +67,7 @@ def realise(rng: np.random.Generator, count: int, network: Network, climate: Cli
 def foresee(
     rng: np.random.Generator, load: np.ndarray, renewable: np.ndarray, climate: Climate
 ) -> Pair:
-    """The forecasts of eq. dispatch_forecast_profiles."""
+    """The forecasts of eq. (25)."""
     expected = perturb(rng, load, climate.forecast_load).clip(climate.least_load)
     return expected, perturb(rng, renewable, climate.forecast_renewable)
 
@@ -94,94 +79,53 @@ def perturb(
     return x * (1 + size * rng.standard_normal(x.shape if shape is None else shape)).clip(0)
 
 
-@dataclass(frozen=True)
-class ScenarioSet:
-    """All days of one seed for one model: three independent splits."""
+class ScenarioSet(Dataset[DispatchProgram]):
+    """All days of one seed for one model."""
 
-    model: Dispatch
-    seed: int
-    splits: dict[str, DispatchProgram]
+    example = f"{FAMILY}-printed"
 
-    def __getattr__(self, name: str) -> DispatchProgram:
-        try:
-            return self.__dict__["splits"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        network, formulation = Network.from_dict(meta["network"]), formulation_of(meta["case"])
+        like = next(iter(tensors.values()))
+        self.model = Dispatch(network, formulation, like.dtype, like.device)
+        super().__init__(meta, tensors)
 
-    @property
-    def case(self) -> str:
-        return f"{EXPERIMENT}-{self.model.formulation}"
-
-    def to(self, device: torch.device) -> ScenarioSet:
-        """The same days on another device."""
-        if self.model.A.device == device:
-            return self
-        moved = {key: tensor.to(device) for key, tensor in self._tensors().items()}
-        return _assemble(self.model.network, self.model.formulation, self.seed, moved)
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to one .npz file."""
-        meta = {"case": self.case, "seed": self.seed, "network": self.model.network.to_dict()}
-        write_set(path, self._tensors(), meta)
-
-    @staticmethod
-    def load(path: str | Path) -> ScenarioSet:
-        """Read what `save` wrote; a damaged file is an error that names it."""
-        with reading_set(path, f"python -m rcdrs instances {EXPERIMENT}-printed") as (
-            tensors,
-            meta,
-        ):
-            formulation = formulation_of(meta["case"])
-            return _assemble(Network.from_dict(meta["network"]), formulation, meta["seed"], tensors)
-
-    def _tensors(self) -> dict[str, Tensor]:
-        return {
-            f"{name}_{kind}_{part}": profile
-            for name, program in self.splits.items()
-            for kind in KINDS
-            for part, profile in getattr(program, kind)._asdict().items()
-        }
+    def split(
+        self,
+        forecast_load: Tensor,
+        forecast_renewable: Tensor,
+        realised_load: Tensor,
+        realised_renewable: Tensor,
+    ) -> DispatchProgram:
+        forecast = Profiles(forecast_load, forecast_renewable)
+        return self.model.program(forecast, Profiles(realised_load, realised_renewable))
 
 
 def generate(
     seed: int,
-    sizes: dict[str, int] | None = None,
+    sizes: dict[str, int],
     formulation: str = "printed",
     network: Network = SIX_BUS,
     climate: Climate | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> ScenarioSet:
     """The days of one seed; every formulation gets the same ones."""
-    sizes, climate = check_sizes(SIZES if sizes is None else sizes), climate or Climate()
-    arrays = {}
-    for name in SPLITS:
-        days = realise(stream(f"dispatch/{seed}/{name}/days"), sizes[name], network, climate)
-        ahead = foresee(stream(f"dispatch/{seed}/{name}/forecasts"), *days, climate)
-        for kind, profiles in zip(KINDS, (ahead, days), strict=True):
-            for part, profile in zip(Profiles._fields, profiles, strict=True):
-                arrays[f"{name}_{kind}_{part}"] = profile
-    return _assemble(network, formulation, seed, to_tensors(arrays, dtype))
+    weather = climate or Climate()
+
+    def draw(split: str, size: int) -> dict[str, np.ndarray]:
+        days = realise(stream(f"dispatch/{seed}/{split}/days"), size, network, weather)
+        ahead = foresee(stream(f"dispatch/{seed}/{split}/forecasts"), *days, weather)
+        names = (f"{kind}_{part}" for kind in ("forecast", "realised") for part in Profiles._fields)
+        return dict(zip(names, (*ahead, *days), strict=True))
+
+    case = f"{FAMILY}-{formulation}"
+    meta = {"case": case, "seed": seed, "network": network.to_dict()}
+    return ScenarioSet.draw(meta, sizes, draw, dtype)
 
 
 def formulation_of(case: str) -> str:
     """The formulation in a case such as ``dispatch-printed``."""
-    experiment, _, formulation = case.partition("-")
-    if experiment != EXPERIMENT or formulation not in FORMULATIONS:
-        known = ", ".join(f"{EXPERIMENT}-{name}" for name in FORMULATIONS)
-        raise ValueError(f"unknown case {case!r}, expected one of {known}.")
-    return formulation
-
-
-def _assemble(
-    network: Network, formulation: str, seed: int, tensors: dict[str, Tensor]
-) -> ScenarioSet:
-    first = next(iter(tensors.values()))
-    model = Dispatch(network, formulation, first.dtype, first.device)
-    splits = {}
-    for name in SPLITS:
-        forecast, realised = (
-            Profiles(*(tensors[f"{name}_{kind}_{part}"] for part in Profiles._fields))
-            for kind in KINDS
-        )
-        splits[name] = model.program(forecast, realised)
-    return ScenarioSet(model, seed, splits)
+    cases = {f"{FAMILY}-{name}": name for name in FORMULATIONS}
+    if case not in cases:
+        raise ValueError(f"unknown case {case!r}, expected one of {', '.join(cases)}.")
+    return cases[case]

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
-from rcdrs.experiments.instances import (
-    SPLITS,
-    check_sizes,
-    reading_set,
-    stream,
-    to_tensors,
-    write_set,
-)
-from rcdrs.solver.problem import ConicProgram
-from rcdrs.solver.readout import Errors, errors
-
-#: Instances in each split, table app_global_protocol.
-SIZES = {"train": 2000, "validation": 400, "test": 400}
+from rcdrs.experiments.instances import Programs, Split, stream
 
 
-@dataclass(frozen=True)
-class Scales:
+class Scales(NamedTuple):
     """Magnitudes of x*, s* and lambda*, which the paper leaves open: see `sample`."""
 
     x: float
@@ -45,7 +32,7 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Case:
-    """One line of table app_benchmark_case_summary."""
+    """One line of table 6."""
 
     family: str
     scale: str
@@ -63,14 +50,8 @@ class Case:
 
 
 def _mixed(nonneg: int, soc: int, soc_dim: int, rotated: int, order: int) -> Cone:
-    return Product(
-        [
-            Nonneg(nonneg),
-            SecondOrder(soc_dim, soc),
-            RotatedSecondOrder(3, rotated),
-            PSD(order),
-        ]
-    )
+    blocks = Nonneg(nonneg), SecondOrder(soc_dim, soc), RotatedSecondOrder(3, rotated), PSD(order)
+    return Product(blocks)
 
 
 CASES = {
@@ -95,70 +76,21 @@ def find_case(name: str) -> Case:
     return CASES[name]
 
 
-@dataclass(frozen=True)
-class Split:
-    """A batch of instances with their exact solutions (x*, s*, lambda*)."""
+class InstanceSet(Programs[Split]):
+    """All instances of one (case, seed)."""
 
-    program: ConicProgram
-    x: Tensor
-    s: Tensor
-    y: Tensor
+    example = "socp-hard"
 
-    def errors(self, z: Tensor) -> Errors:
-        return errors(self.program, z, self.x)
+    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.case = find_case(meta["case"])
+        super().__init__(meta, tensors, self.case.cone)
 
-    def tensors(self) -> list[tuple[str, Tensor]]:
-        """What a file keeps of it."""
-        program = self.program
-        return [("b", program.b), ("c", program.c), ("x", self.x), ("s", self.s), ("y", self.y)]
-
-    def __getitem__(self, index: slice) -> Split:
-        return Split(self.program[index], self.x[index], self.s[index], self.y[index])
-
-
-@dataclass(frozen=True)
-class InstanceSet:
-    """All instances of one (case, seed): one A, three independent splits."""
-
-    case: Case
-    seed: int
-    A: Tensor
-    splits: dict[str, Split]
-
-    def __getattr__(self, name: str) -> Split:
-        try:
-            return self.__dict__["splits"][name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def to(self, device: torch.device) -> InstanceSet:
-        """The same instances on another device."""
-        if self.A.device == device:
-            return self
-        moved = {key: tensor.to(device) for key, tensor in self._tensors().items()}
-        return _assemble(self.case, self.seed, moved)
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to one .npz file."""
-        write_set(path, self._tensors(), {"case": self.case.name, "seed": self.seed})
-
-    @staticmethod
-    def load(path: str | Path) -> InstanceSet:
-        """Read what `save` wrote; a damaged file is an error that names it."""
-        with reading_set(path, "python -m rcdrs instances") as (tensors, meta):
-            return _assemble(find_case(meta["case"]), meta["seed"], tensors)
-
-    def _tensors(self) -> dict[str, Tensor]:
-        parts = {f"{name}_{key}": t for name, s in self.splits.items() for key, t in s.tensors()}
-        return {"A": self.A, **parts}
+    def split(self, b: Tensor, c: Tensor, x: Tensor, s: Tensor, y: Tensor) -> Split:
+        return Split(self.program(b, c), x, s, y)
 
 
 def generate(
-    case: Case | str,
-    seed: int,
-    sizes: dict[str, int] | None = None,
-    scales: Scales | None = None,
-    dtype: torch.dtype = torch.float32,
+    case: str, seed: int, sizes: dict[str, int], dtype: torch.dtype = torch.float32
 ) -> InstanceSet:
     r"""Instances of one case: KKT-consistent, from streams that depend on what they are for.
 
@@ -166,20 +98,17 @@ def generate(
     geometrically from 1 to 1/kappa.  Each instance samples (x*, s*, lambda*) and sets
     ``b = A x*``, ``c = A'lambda* + s*``, so that the triple solves it exactly.
     """
-    case = find_case(case) if isinstance(case, str) else case
-    scales = scales or SCALES[case.family]
-    sizes = check_sizes(SIZES if sizes is None else sizes)
+    kind = find_case(case)
 
     def source(purpose: str) -> np.random.Generator:
-        return stream(f"synthetic/{case.name}/{seed}/{purpose}")
+        return stream(f"synthetic/{case}/{seed}/{purpose}")
 
-    A = equality_matrix(source("A"), case.m, case.n, case.condition)
-    arrays = {"A": A}
-    for name in SPLITS:
-        x, s, y = sample(source(name), sizes[name], case, scales)
-        arrays |= {f"{name}_x": x, f"{name}_s": s, f"{name}_y": y}
-        arrays |= {f"{name}_b": x @ A.T, f"{name}_c": y @ A + s}
-    return _assemble(case, seed, to_tensors(arrays, dtype))
+    def draw(split: str, size: int) -> dict[str, np.ndarray]:
+        x, s, y = sample(source(split), size, kind)
+        return {"b": x @ A.T, "c": y @ A + s, "x": x, "s": s, "y": y}
+
+    A = equality_matrix(source("A"), kind.m, kind.n, kind.condition)
+    return InstanceSet.draw({"case": case, "seed": seed}, sizes, draw, dtype, A=A)
 
 
 def equality_matrix(rng: np.random.Generator, m: int, n: int, condition: float) -> np.ndarray:
@@ -190,31 +119,20 @@ def equality_matrix(rng: np.random.Generator, m: int, n: int, condition: float) 
 
 
 def sample(
-    rng: np.random.Generator, count: int, case: Case, scales: Scales
+    rng: np.random.Generator, count: int, case: Case
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""`count` triples (x*, s*, lambda*) by Moreau's decomposition of a Gaussian point.
 
         x* = scales.x Proj_K(v),  s* = scales.s (Proj_K(v) - v),  lambda* = scales.y w
 
-    with ``v ~ N(0, I)`` and ``w ~ N(0, I)``.  The two parts of v lie in K and K* and are
-    orthogonal: a complementary pair in general position, for every cone alike and without a
-    constant of its own.  The paper leaves the sampling open.  Random signs and magnitudes of the
-    eigenvalues fit its mixed rows slightly better (rms 0.73 against 0.78, `calibration.rms`), but
-    need code for each cone; no sampling tried reproduces those rows.
+    with ``v ~ N(0, I)``, ``w ~ N(0, I)`` and the scales of its family.  The two parts of v lie in K
+    and K* and are orthogonal: a complementary pair in general position, for every cone alike and
+    without a constant of its own.  The paper leaves the sampling open.  Random signs and magnitudes
+    of the eigenvalues fit its mixed rows slightly better (rms 0.73 against 0.78,
+    `calibration.rms`), but need code for each cone; no sampling tried reproduces those rows.
     """
+    scales = SCALES[case.family]
     v = rng.standard_normal((count, case.n))
     x = case.cone.project(torch.from_numpy(v)).numpy()
     y = rng.standard_normal((count, case.m))
     return scales.x * x, scales.s * (x - v), scales.y * y
-
-
-def _assemble(case: Case, seed: int, tensors: dict[str, Tensor]) -> InstanceSet:
-    A = tensors["A"]
-    splits: dict[str, Split] = {}
-    for name in SPLITS:
-        b, c, x, s, y = (tensors[f"{name}_{key}"] for key in "bcxsy")
-        program = ConicProgram(A, b, c, case.cone)
-        if splits:  # one factorisation serves all three
-            program = program.with_affine(splits[SPLITS[0]].program.affine)
-        splits[name] = Split(program, x, s, y)
-    return InstanceSet(case, seed, A, splits)

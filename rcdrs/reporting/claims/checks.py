@@ -13,17 +13,26 @@
     unavailable  what cannot be checked here, and why
 
 Every check is a dataclass whose fields are the keys in the ledger, apart from `kind`.  Orderings
-are in `orderings`, the rest in `numbers`.
+are in `orderings`, the rest in `numbers` and `evidence`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
-from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE, Address, Ours, Paper, unknown
+from rcdrs.reporting.claims.sources import (
+    FAILS,
+    HOLDS,
+    NOISE,
+    Address,
+    Ours,
+    Paper,
+    expect,
+    printed,
+)
 from rcdrs.reporting.results import TIME
 
 Source = Paper | Ours
@@ -45,18 +54,18 @@ def worst(statuses: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """`sources`: on whose numbers it is made."""
+    """`on_paper`: whether it is also made on the paper's own numbers."""
 
-    sources: ClassVar[tuple[str, ...]] = ("paper", "ours")
+    on_paper: ClassVar[bool] = True
 
-    def validate(self, paper: Paper) -> None:
+    def validate(self) -> None:
         """An error where a name does not exist."""
 
     def tables(self) -> list[str]:
         """The paper's tables it is about."""
         return []
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
+    def judge(self, source: Source) -> Outcome:
         raise NotImplementedError
 
 
@@ -72,31 +81,29 @@ class OfTable(Check):
     def tables(self) -> list[str]:
         return [self.table]
 
-    def validate(self, paper: Paper) -> None:
-        known = dict.fromkeys(address.table for address in paper.cells)
-        if self.table not in known:
-            unknown("table", self.table, known)
-        for column in self.columns(paper):
-            for method in self.methods(paper):
-                paper.check(Address(self.table, *column[:2], method, column[2]))
+    def validate(self) -> None:
+        expect("table", self.table, printed().tables)
+        for column, method in product(self.columns(), self.methods()):
+            printed().check(column.of(method))
 
-    def methods(self, paper: Paper) -> list[str]:
+    def methods(self) -> list[str]:
         """The rows it names."""
         return []
 
-    def columns(self, paper: Paper) -> Iterator[tuple[str, int, str]]:
-        """(benchmark, K, metric); times only where they are asked for."""
+    def columns(self) -> list[Address]:
+        """Times only where they are asked for."""
+        names = {part: printed().names(part, self.table) for part in ("benchmark", "K", "metric")}
         depths = [self.K] if isinstance(self.K, int) else list(self.K)
-        metrics = [m for m in paper.names("metric", self.table) if m != TIME]
-        yield from product(
-            self.benchmarks or paper.names("benchmark", self.table),
-            depths or paper.names("K", self.table),
-            self.metrics or metrics,
+        found = product(
+            self.benchmarks or names["benchmark"],
+            depths or names["K"],
+            self.metrics or [metric for metric in names["metric"] if metric != TIME],
         )
+        return [Address(self.table, *column) for column in found]
 
-    def named(self, rows: str | Sequence[str], paper: Paper, but: Sequence[str] = ()) -> list[str]:
+    def named(self, rows: str | Sequence[str], but: Sequence[str] = ()) -> list[str]:
         """Rows by name, or ``baselines`` (not RCDRS), ``rest`` (not `but`), ``all``."""
-        known = [str(name) for name in paper.names("method", self.table)]
+        known = [str(name) for name in printed().names("method", self.table)]
         groups = {
             "all": known,
             "rest": [name for name in known if name not in but],

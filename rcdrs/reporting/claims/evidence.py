@@ -11,10 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rcdrs.artifact.config import Config
+from rcdrs.controller import BASE_ACTION, CONTROLS
 from rcdrs.reporting.claims.checks import Check, Outcome, Source
 from rcdrs.reporting.claims.numbers import Cell, Value
-from rcdrs.reporting.claims.sources import FAILS, HOLDS, NotComputed, Ours, Paper, unknown
-from rcdrs.reporting.results import Config
+from rcdrs.reporting.claims.sources import FAILS, HOLDS, NotComputed, Ours, expect
 
 #: A number, the name of one in the configuration ("controller.envelope.p"), or a product of such.
 Term = float | str | Sequence[float | str]
@@ -31,7 +32,6 @@ class Constants(Check):
     below: Sequence[Term] = ()
     above: Sequence[Term] = ()
     equals: Sequence[Term] = ()
-    sources: ClassVar[tuple[str, ...]] = ("config",)
 
     def judge_config(self, config: Config) -> Outcome:
         value = _sum(self.sum, config)
@@ -44,13 +44,14 @@ class Constants(Check):
 
 
 def _sum(terms: Sequence[Term], config: Config) -> float:
+    known = config.plain() | {"base_action": dict(zip(CONTROLS, BASE_ACTION, strict=True))}
+
     def number(factor: float | str) -> float:
         if not isinstance(factor, str):
             return factor
-        value: Any = config
+        value: Any = known
         for key in factor.split("."):
-            if key not in value:
-                unknown(f"setting {factor}: key", key, value)
+            expect(f"setting {factor}: key", key, value)
             value = value[key]
         return float(value)
 
@@ -65,16 +66,15 @@ class Test(Check):
     """Tests of this repository, as ``tests/test_theory.py::test_fixed_block_is_averaged``."""
 
     tests: Sequence[str]
-    sources: ClassVar[tuple[str, ...]] = ("ours",)
+    on_paper: ClassVar[bool] = False
     __test__: ClassVar[bool] = False  # not a test of pytest itself
 
-    def validate(self, paper: Paper) -> None:
+    def validate(self) -> None:
         for test in self.tests:
             file, _, name = test.partition("::")
-            if name not in _functions(ROOT / file):
-                unknown(f"test of {file}", name, _functions(ROOT / file))
+            expect(f"test of {file}", name, _functions(ROOT / file))
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
+    def judge(self, source: Source) -> Outcome:
         assert isinstance(source, Ours)
         if missing := [test for test in self.tests if test not in source.tests]:
             raise NotComputed(f"{missing[0]} was not run")
@@ -85,8 +85,7 @@ class Test(Check):
 
 @cache
 def _functions(file: Path) -> list[str]:
-    if not file.exists():
-        unknown("file", file.name, sorted(path.name for path in file.parent.glob("test_*.py")))
+    expect("file", file.name, sorted(path.name for path in file.parent.glob("*.py")))
     return [node.name for node in ast.parse(file.read_text()).body if hasattr(node, "name")]
 
 
@@ -118,7 +117,6 @@ class All(Check):
     """Other claims, by id: as good as the worst of them."""
 
     claims: Sequence[str]
-    sources: ClassVar[tuple[str, ...]] = ("claims",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,18 +126,17 @@ class Unavailable(Check):
     because: str
     table: str = ""
     show: Cell = field(default_factory=dict)
-    sources: ClassVar[tuple[str, ...]] = ()
 
     def tables(self) -> list[str]:
         return [self.table] if self.show else []
 
-    def validate(self, paper: Paper) -> None:
+    def validate(self) -> None:
         if self.show:
-            self._value().validate(paper)
+            self._value().validate()
 
-    def shown(self, source: Source, paper: Paper) -> str:
+    def shown(self, source: Source) -> str:
         try:
-            return self._value().judge(source, paper).value if self.show else ""
+            return self._value().judge(source).value if self.show else ""
         except NotComputed:
             return ""
 

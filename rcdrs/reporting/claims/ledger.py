@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,15 @@ from rcdrs.reporting.claims.checks import Check
 from rcdrs.reporting.claims.evidence import All, Constants, Test, Unavailable
 from rcdrs.reporting.claims.numbers import Cells, Close, Coverage, Share, Value
 from rcdrs.reporting.claims.orderings import Bold, Order
-from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE, NotComputed, Ours, Paper, unknown
+from rcdrs.reporting.claims.sources import (
+    FAILS,
+    HOLDS,
+    NOISE,
+    NotComputed,
+    Ours,
+    expect,
+    printed,
+)
 
 LEDGER = Path(__file__).parents[3] / "workflow" / "claims.yaml"
 
@@ -22,19 +29,9 @@ MISSING = "not computed"
 #: From the best to the worst, as `all` takes them together.
 VERDICTS = (UNCHECKED, HOLDS, NOISE, MISSING, INCONSISTENT, FAILS)
 
-KINDS: dict[str, type[Check]] = {
-    "order": Order,
-    "close": Close,
-    "value": Value,
-    "cells": Cells,
-    "bold": Bold,
-    "share": Share,
-    "coverage": Coverage,
-    "constants": Constants,
-    "test": Test,
-    "all": All,
-    "unavailable": Unavailable,
-}
+_CHECKS: tuple[type[Check], ...] = (Order, Close, Value, Cells, Bold, Share, Coverage)
+_CHECKS += (Constants, Test, All, Unavailable)
+KINDS = {check.__name__.lower(): check for check in _CHECKS}
 
 
 @dataclass(frozen=True)
@@ -78,64 +75,55 @@ class Ledger:
     def read(path: Path = LEDGER) -> Ledger:
         """The ledger, every reference of which exists; else an error that names the claim."""
         document = yaml.safe_load(path.read_text())
-        paper, claims, tables = Paper(), [], document["tables"]
+        claims = []
         for section in document["sections"]:
             for entry in section["claims"]:
                 try:
-                    claims.append(_claim(entry, section, document["tolerances"], paper, tables))
+                    claims.append(_claim(entry, section, document))
                 except (ValueError, TypeError, KeyError) as error:
                     name = entry.get("id", entry)
                     raise ValueError(f"{path.name}, claim {name}: {error}") from error
         _check_ids(claims, path)
-        return Ledger(tables, claims)
+        return Ledger(document["tables"], claims)
 
     def judge(self, ours: Ours) -> list[Judged]:
-        paper = Paper()
         found: dict[str, Judged] = {}
         # Those of other claims come last; the order of the ledger is kept.
         for claim in sorted(self.claims, key=lambda claim: isinstance(claim.check, All)):
-            found[claim.id] = _judge(claim, ours, paper, found, self.command(claim, ours.recipe))
+            if isinstance(claim.check, All):
+                found[claim.id] = _together(claim, [found[name] for name in claim.check.claims])
+            else:
+                command = self.command(claim, ours.recipe)
+                found[claim.id] = Judged(claim, *_judge(claim, ours), command)
         return [found[claim.id] for claim in self.claims]
 
     def command(self, claim: Claim, recipe: str) -> str:
         """What recomputes the numbers of a claim."""
         if isinstance(claim.check, Test):
             return f"pytest {' '.join(claim.check.tests)}"
-        labels = ["coverage"] if claim.kind == "coverage" else claim.check.tables()
-        targets = [self.tables[label]["targets"] for label in labels]
-        names = [f"table_{t.get(recipe, t['paper'])}" for t in targets]
-        if claim.only == "paper" or not names:
+        targets = [self.tables[label]["targets"] for label in claim.check.tables()]
+        if claim.only == "paper" or not targets:
             return "snakemake --cores 1 claims"
-        return f"snakemake --cores 2 {' '.join(dict.fromkeys(names))}"
+        names = dict.fromkeys(f"table_{t.get(recipe, t['paper'])}" for t in targets)
+        return f"snakemake --cores 2 {' '.join(names)}"
 
 
-def _claim(
-    entry: dict[str, Any],
-    section: dict[str, Any],
-    tolerances: dict[str, str],
-    paper: Paper,
-    tables: dict[str, Any],
-) -> Claim:
+def _claim(entry: dict[str, Any], section: dict[str, Any], document: dict[str, Any]) -> Claim:
     """`section` gives what its claims do not say themselves: where, and the table."""
-    allowed = {"id", "says", "where", "check", "tolerance", "note", "only"}
     for key in entry:
-        if key not in allowed:
-            unknown("key", key, allowed)
+        expect("key", key, ("id", "says", "where", "check", "tolerance", "note", "only"))
     given = dict(entry["check"])
     kind = given.pop("kind")
-    if kind not in KINDS:
-        unknown("kind", kind, KINDS)
+    expect("kind", kind, KINDS)
     names = [part.name for part in fields(KINDS[kind])]
     for key in given:
-        if key not in names:
-            unknown(f"key of {kind}", key, names)
+        expect(f"key of {kind}", key, names)
     if "table" in names and "table" in section:
         given.setdefault("table", section["table"])
     check = KINDS[kind](**given)
-    check.validate(paper)
+    check.validate()
     for label in check.tables():
-        if label not in tables:
-            unknown("table here", label, tables)
+        expect("table here", label, document["tables"])
     return Claim(
         id=entry["id"],
         section=section["title"],
@@ -143,7 +131,7 @@ def _claim(
         says=" ".join(entry["says"].split()),
         kind=kind,
         check=check,
-        tolerance=entry.get("tolerance", tolerances.get(kind, "")),
+        tolerance=entry.get("tolerance", document["tolerances"].get(kind, "")),
         note=" ".join(entry.get("note", "").split()),
         only=entry.get("only", ""),
     )
@@ -156,41 +144,34 @@ def _check_ids(claims: list[Claim], path: Path) -> None:
         if [other.id for other in claims].count(claim.id) > 1:
             raise ValueError(f"{path.name}: two claims are called {claim.id}.")
         for other in claim.check.claims if isinstance(claim.check, All) else ():
-            if other not in single:
-                unknown(f"claim in {path.name}, claim {claim.id}:", other, single)
+            expect(f"claim in {path.name}, claim {claim.id}:", other, single)
 
 
-def _judge(
-    claim: Claim, ours: Ours, paper: Paper, before: dict[str, Judged], command: str
-) -> Judged:
+def _judge(claim: Claim, ours: Ours) -> tuple[str, str, str, str]:
+    """The verdict, what the paper's numbers say, what ours do, and details."""
     check = claim.check
     if isinstance(check, Unavailable):
-        printed, here = check.shown(paper, paper), check.shown(ours, paper)
-        return Judged(claim, UNCHECKED, printed, here, check.because, command)
-    if isinstance(check, All):
-        return _together(claim, [before[name] for name in check.claims])
+        return UNCHECKED, check.shown(printed()), check.shown(ours), check.because
     if isinstance(check, Constants):
         # The numbers are the paper's: where they fail, the paper contradicts itself.
         told = check.judge_config(ours.config)
-        verdict = INCONSISTENT if told.status == FAILS else HOLDS
-        return Judged(claim, verdict, told.value, "", told.detail, command)
-    first = check.judge(paper, paper) if "paper" in check.sources else None
+        return INCONSISTENT if told.status == FAILS else HOLDS, told.value, "", told.detail
+    first = check.judge(printed()) if check.on_paper else None
     on_paper = "" if first is None else _with(first.value, first.detail)
     failed = first is not None and first.status == FAILS
     if claim.only == "paper":
-        return Judged(claim, INCONSISTENT if failed else HOLDS, on_paper, "", "", command)
+        return INCONSISTENT if failed else HOLDS, on_paper, "", ""
     try:
-        told = check.judge(ours, paper)
+        told = check.judge(ours)
     except NotComputed as missing:
-        verdict = INCONSISTENT if failed else MISSING
-        return Judged(claim, verdict, on_paper, "", str(missing), command)
-    verdict = INCONSISTENT if failed else told.status
-    detail = _with(f"here it {told.status}" if failed else "", told.detail)
-    return Judged(claim, verdict, on_paper, told.value, detail, command)
+        return INCONSISTENT if failed else MISSING, on_paper, "", str(missing)
+    if failed:
+        detail = _with(f"here it {told.status}", told.detail)
+        return INCONSISTENT, on_paper, told.value, detail
+    return told.status, on_paper, told.value, told.detail
 
 
-def _together(claim: Claim, parts: Iterable[Judged]) -> Judged:
-    parts = list(parts)
+def _together(claim: Claim, parts: list[Judged]) -> Judged:
     verdict = max((part.verdict for part in parts), key=VERDICTS.index)
     told = "; ".join(f"{part.claim.id}: {part.verdict}" for part in parts)
     holds = sum(part.verdict in (HOLDS, NOISE) for part in parts)

@@ -6,19 +6,13 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from rcdrs.reporting.claims.checks import Check, OfTable, Outcome, Source, as_list, some, worst
-from rcdrs.reporting.claims.sources import (
-    FAILS,
-    HOLDS,
-    NOISE,
-    Address,
-    Paper,
-    unknown,
-)
+from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE, Address, Paper, expect, printed
 from rcdrs.reporting.coverage import RCDRS
 from rcdrs.reporting.statistics import AHEAD, BEHIND, paired
 
@@ -31,6 +25,12 @@ def by_seeds(fulfils: Sequence[bool]) -> str:
     return HOLDS if all(fulfils) else NOISE if any(fulfils) else FAILS
 
 
+def _means(values: np.ndarray) -> list[float]:
+    """Over all seeds, then of each seed; the paper's single number stands for itself."""
+    seeds = values if values.ndim == 1 else values.mean(1)
+    return [float(seeds.mean()), *map(float, seeds)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Close(OfTable):
     """The numbers of `rows` differ by at most the share `within`; 0 means equal."""
@@ -38,22 +38,18 @@ class Close(OfTable):
     rows: Sequence[str]
     within: float
 
-    def methods(self, paper: Paper) -> list[str]:
+    def methods(self) -> list[str]:
         return list(self.rows)
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
+    def judge(self, source: Source) -> Outcome:
         found = []
-        for benchmark, K, metric in self.columns(paper):
-            first, *others = (
-                source.measure(Address(self.table, benchmark, K, row, metric)) for row in self.rows
-            )
-            for row, values in zip(self.rows[1:], others, strict=True):
-                pair = paired(values, first)
-                off = abs(pair.ratio - 1)
-                clear = isinstance(source, Paper) or pair.call in (AHEAD, BEHIND)
-                status = HOLDS if off <= self.within else FAILS if clear else NOISE
-                name = f"{row} / {self.rows[0]}, {metric}, {benchmark}"
-                found.append((off, f"{pair.ratio:.3g} ({name})", status))
+        for column, row in product(self.columns(), self.rows[1:]):
+            pair = paired(*(source.measure(column.of(method)) for method in (row, self.rows[0])))
+            off = abs(pair.ratio - 1)
+            clear = isinstance(source, Paper) or pair.call in (AHEAD, BEHIND)
+            status = HOLDS if off <= self.within else FAILS if clear else NOISE
+            name = f"{row} / {self.rows[0]}, {column.metric}, {column.benchmark}"
+            found.append((off, f"{pair.ratio:.3g} ({name})", status))
         found.sort(key=lambda line: -line[0])
         apart = [name for _, name, status in found if status != HOLDS]
         lead = f"farthest of {len(found)}: " if len(found) > 1 else ""
@@ -73,78 +69,72 @@ class Value(Check):
     factor: float | None = None
 
     def tables(self) -> list[str]:
-        cells = self._numbers("")
-        return list(dict.fromkeys(cell.get("table", self.table) for cell in cells))
+        return list(dict.fromkeys(cell.table for cell in self._cells("").values()))
 
-    def validate(self, paper: Paper) -> None:
+    def validate(self) -> None:
         if all(bound is None for bound in (self.above, self.below, self.factor)):
             raise ValueError("it needs above, below or factor")
         for method in as_list(self.of["method"]):
-            for cell in self._numbers(method):
-                paper.check(self._address(cell, paper))
+            for cell in self._cells(method).values():
+                printed().check(cell)
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
+    def judge(self, source: Source) -> Outcome:
         methods = as_list(self.of["method"])
-        found = [self._one(method, source, paper) for method in methods]
-        values = [value for value, _ in found]
+        values, statuses = [], []
+        for method in methods:
+            found, (low, high) = self._value(method, source), self._bounds(method, source)
+            values.append(found[0])
+            statuses.append(by_seeds([low <= value <= high for value in found]))
         shown = " to ".join(f"{v:.3g}" for v in dict.fromkeys((min(values), max(values))))
-        failed = [m for m, (_, status) in zip(methods, found, strict=True) if status != HOLDS]
-        named = f" ({len(methods)} methods)" if len(methods) > 1 else ""
-        told = some("not: ", failed) if len(methods) > 1 else ""
-        return Outcome(
-            worst(s for _, s in found), shown + named + self._wanted(source, paper), told
-        )
+        told = ""
+        if len(methods) > 1:
+            shown += f" ({len(methods)} methods)"
+            told = some("not: ", [m for m, s in zip(methods, statuses, strict=True) if s != HOLDS])
+        if self.factor is None:  # a factor stands in the tolerance
+            wanted = f"{low:.3g} to {high:.3g}" if math.isfinite(low) else f"< {high:.3g}"
+            shown += f", wanted {wanted if math.isfinite(high) else f'> {low:.3g}'}"
+        return Outcome(worst(statuses), shown, told)
 
-    def _wanted(self, source: Source, paper: Paper) -> str:
-        """The bounds, as text; a factor stands in the tolerance."""
-        if self.factor is not None:
-            return ""
-        low, high = self._bounds("", source, paper)
-        if math.isfinite(low) and math.isfinite(high):
-            return f", wanted {low:.3g} to {high:.3g}"
-        return f", wanted > {low:.3g}" if math.isfinite(low) else f", wanted < {high:.3g}"
-
-    def _one(self, method: str, source: Source, paper: Paper) -> tuple[float, str]:
-        values = self._value(method, source, paper)
-        low, high = self._bounds(method, source, paper)
-        return values[0], by_seeds([low <= value <= high for value in values])
-
-    def _numbers(self, method: str) -> list[Cell]:
-        """The cells behind: numerator, denominator, bounds."""
-        of = {**self.of, "method": method}
-        to = [{**of, **self.to}] if self.to else []
-        return [of, *to, *(b for b in (self.above, self.below) if isinstance(b, dict))]
-
-    def _value(self, method: str, source: Source, paper: Paper) -> list[float]:
+    def _value(self, method: str, source: Source) -> list[float]:
         """Over all seeds, then of each seed."""
-        of = {**self.of, "method": method}
-        above = _means(source.measure(self._address(of, paper)))
+        cells = self._cells(method)
+        above = _means(source.measure(cells["of"]))
         if not self.to:
             return above
-        below = _means(source.measure(self._address({**of, **self.to}, paper)))
+        below = _means(source.measure(cells["to"]))
         return [a / b if b else math.inf for a, b in zip(above, below, strict=True)]
 
-    def _bounds(self, method: str, source: Source, paper: Paper) -> tuple[float, float]:
-        def number(bound: float | Cell | None, default: float) -> float:
-            if isinstance(bound, dict):
-                return _means(source.measure(self._address(bound, paper)))[0]
-            return default if bound is None else bound
+    def _bounds(self, method: str, source: Source) -> tuple[float, float]:
+        cells, ends = self._cells(method), {"above": -math.inf, "below": math.inf}
+        for name in ends:
+            bound = getattr(self, name)
+            if name in cells:
+                ends[name] = _means(source.measure(cells[name]))[0]
+            elif bound is not None:
+                ends[name] = bound
+        if self.factor is None:
+            return ends["above"], ends["below"]
+        paper = self._value(method, printed())[0]
+        return max(ends["above"], paper / self.factor), min(ends["below"], paper * self.factor)
 
-        low, high = number(self.above, -math.inf), number(self.below, math.inf)
-        if self.factor is not None:
-            printed = self._value(method, paper, paper)[0]
-            low, high = max(low, printed / self.factor), min(high, printed * self.factor)
-        return low, high
+    def _cells(self, method: str) -> dict[str, Address]:
+        """Numerator, denominator and bounds, as far as they are cells.
 
-    def _address(self, cell: Cell, paper: Paper) -> Address:
-        """A benchmark or depth that is the only one of its table need not be named."""
-        parts = {"table": self.table, **cell}
-        for part in ("benchmark", "K"):
-            known = paper.names(part, parts["table"])
-            if part not in parts and len(known) != 1:
-                raise ValueError(f"{cell} needs {part}, {parts['table']} has {known}")
-            parts.setdefault(part, known[0])
-        return Address(**parts)
+        A benchmark or depth that is the only one of its table need not be named.
+        """
+        of = {**self.of, "method": method}
+        to = {**of, **self.to} if self.to else None
+        found = {}
+        for name, cell in {"of": of, "to": to, "above": self.above, "below": self.below}.items():
+            if isinstance(cell, dict):
+                parts = {"table": self.table, **cell}
+                for part in ("benchmark", "K"):
+                    known = printed().names(part, parts["table"])
+                    if part not in parts and len(known) != 1:
+                        raise ValueError(f"{cell} needs {part}, {parts['table']} has {known}")
+                    parts.setdefault(part, known[0])
+                found[name] = Address(**parts)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,20 +145,18 @@ class Cells(OfTable):
     factor: float | None = None
     within: float | None = None
 
-    def methods(self, paper: Paper) -> list[str]:
-        return self.named(self.rows, paper)
+    def methods(self) -> list[str]:
+        return self.named(self.rows)
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
+    def judge(self, source: Source) -> Outcome:
         found, logs, shown = [], [], []
-        for benchmark, K, metric in self.columns(paper):
-            for method in self.methods(paper):
-                cell = Address(self.table, benchmark, K, method, metric)
-                ours, printed = _means(source.measure(cell)), paper.cells[cell]
-                shown.append(f"{method} {ours[0]:.3g}")
-                off = max(ours[0], 1e-300) / max(printed["mean"], 1e-300)
-                logs.append(math.log(off))
-                name = f"{cell}: {ours[0]:.3g} for {printed['mean']:.3g}"
-                found.append((abs(logs[-1]), name, self._status(ours, printed)))
+        for column, method in product(self.columns(), self.methods()):
+            cell = column.of(method)
+            ours, paper = _means(source.measure(cell)), printed().cells[cell]
+            shown.append(f"{method} {ours[0]:.3g}")
+            logs.append(math.log(max(ours[0], 1e-300) / max(paper["mean"], 1e-300)))
+            name = f"{cell}: {ours[0]:.3g} for {paper['mean']:.3g}"
+            found.append((abs(logs[-1]), name, self._status(ours, paper)))
         listed = ", ".join(shown) if len(shown) <= 6 else ""  # few enough to show each
         if isinstance(source, Paper):
             return Outcome(HOLDS, listed or f"{len(found)} cells")
@@ -200,20 +188,19 @@ class Share(OfTable):
     whole: str
     above: float
 
-    def methods(self, paper: Paper) -> list[str]:
+    def methods(self) -> list[str]:
         return [self.start, self.part, self.whole]
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
-        found = []
-        for benchmark, K, metric in self.columns(paper):
+    def judge(self, source: Source) -> Outcome:
+        names, statuses = [], []
+        for column in self.columns():
             start, part, whole = (
-                np.array(_means(source.measure(Address(self.table, benchmark, K, row, metric))))
-                for row in self.methods(paper)
+                np.array(_means(source.measure(column.of(row)))) for row in self.methods()
             )
             shares = np.divide(start - part, start - whole, where=start != whole, out=start * 0)
-            status = by_seeds(list(shares >= self.above))
-            found.append((f"{100 * shares[0]:.0f} % ({metric}, {benchmark})", status))
-        return Outcome(worst(s for _, s in found), ", ".join(name for name, _ in found))
+            statuses.append(by_seeds(list(shares >= self.above)))
+            names.append(f"{100 * shares[0]:.0f} % ({column.metric}, {column.benchmark})")
+        return Outcome(worst(statuses), ", ".join(names))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,48 +214,34 @@ class Coverage(Check):
     below: str = ""
     against: str = ""
 
-    def validate(self, paper: Paper) -> None:
-        for name in filter(None, (self.item, self.below)):
-            if name not in paper.coverage:
-                unknown("item of the coverage summary", name, paper.coverage)
-        if self.against and self.against not in RCDRS:
-            unknown("variant", self.against, RCDRS)
-        if not self.below and not self.against and self.side not in ("at least", "at most"):
-            unknown("side", self.side, ("at least", "at most"))
+    def tables(self) -> list[str]:
+        return ["coverage"]
 
-    def judge(self, source: Source, paper: Paper) -> Outcome:
-        ours = source.coverage[self.item]
+    def validate(self) -> None:
+        for name in filter(None, (self.item, self.below)):
+            expect("item of the coverage summary", name, printed().coverage)
         if self.against:
-            return self._against(source, ours[0])
+            expect("variant", self.against, RCDRS)
+        elif not self.below:
+            expect("side", self.side, ("at least", "at most"))
+
+    def judge(self, source: Source) -> Outcome:
+        ours, metric = source.coverage[self.item], "Dist" if "distance" in self.item else "Gap"
+        if self.against:
+            if isinstance(source, Paper):
+                return Outcome(HOLDS, f"{ours[0]:.0f} against a number it does not give")
+            theirs = source.wins(metric, self.against)
+            return Outcome(HOLDS if ours[0] >= theirs else FAILS, f"{ours[0]:.0f} against {theirs}")
         if self.below:
             other = source.coverage[self.below]
             fulfils = [a < b for a, b in zip(ours, other, strict=True)]
             return Outcome(by_seeds(fulfils), f"{ours[0]:.3g} against {other[0]:.3g}")
-        printed, sign = paper.coverage[self.item][0], 1 if self.side == "at least" else -1
-        fulfils = [sign * (value - printed) >= -self.within for value in ours]
-        return Outcome(by_seeds(fulfils), f"{ours[0]:.3g}", self._detail(source, ours))
-
-    def _against(self, source: Source, ours: float) -> Outcome:
-        if isinstance(source, Paper):
-            return Outcome(HOLDS, f"{ours:.0f} against a number it does not give")
-        theirs = source.wins(self._metric, self.against)
-        return Outcome(HOLDS if ours >= theirs else FAILS, f"{ours:.0f} against {theirs}")
-
-    def _detail(self, source: Source, ours: list[float]) -> str:
-        if isinstance(source, Paper):
-            return ""
-        seeds = f"seed by seed {', '.join(f'{value:.3g}' for value in ours[1:])}"
-        if not self.item.endswith("_wins"):
-            return seeds
-        clear = source.clear_wins(self._metric, RCDRS if "best" in self.item else ["RCDRS-Env"])
-        return f"{clear} clear of noise; {seeds}"
-
-    @property
-    def _metric(self) -> str:
-        return "Dist" if "distance" in self.item else "Gap"
-
-
-def _means(values: np.ndarray) -> list[float]:
-    """Over all seeds, then of each seed; the paper's single number stands for itself."""
-    seeds = values if values.ndim == 1 else values.mean(1)
-    return [float(seeds.mean()), *map(float, seeds)]
+        paper, sign = printed().coverage[self.item][0], 1 if self.side == "at least" else -1
+        fulfils = [sign * (value - paper) >= -self.within for value in ours]
+        detail = ""
+        if not isinstance(source, Paper):
+            detail = f"seed by seed {', '.join(f'{value:.3g}' for value in ours[1:])}"
+            if self.item.endswith("_wins"):
+                clear = source.clear_wins(metric, RCDRS if "best" in self.item else ["RCDRS-Env"])
+                detail = f"{clear} clear of noise; {detail}"
+        return Outcome(by_seeds(fulfils), f"{ours[0]:.3g}", detail)

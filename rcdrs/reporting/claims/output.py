@@ -8,12 +8,7 @@ from itertools import groupby
 
 import pandas as pd
 
-from rcdrs.reporting.claims.ledger import (
-    INCONSISTENT,
-    MISSING,
-    UNCHECKED,
-    Judged,
-)
+from rcdrs.reporting.claims.ledger import INCONSISTENT, MISSING, UNCHECKED, Judged
 from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE
 
 MEANING = {
@@ -35,27 +30,15 @@ not better. "Worst of n" is the least favourable of n
 comparisons, as a ratio in which below 1 favours the claim. "Within the paper's own deviations"
 counts comparisons in which the paper's printed standard deviations exceed the difference.
 """
+#: Of the ledger as CSV.
+COLUMNS = ["section", "id", "verdict", "claim", "where", "paper", "ours", "detail", "kind"]
+COLUMNS += ["tolerance", "note", "command"]
 
 
 def to_frame(judged: Iterable[Judged]) -> pd.DataFrame:
     """One line a claim, in the order of the ledger."""
-    return pd.DataFrame(
-        {
-            "section": j.claim.section,
-            "id": j.claim.id,
-            "verdict": j.verdict,
-            "claim": j.claim.says,
-            "where": j.claim.where,
-            "paper": j.paper,
-            "ours": j.ours,
-            "detail": j.detail,
-            "kind": j.claim.kind,
-            "tolerance": j.claim.tolerance,
-            "note": j.claim.note,
-            "command": j.command,
-        }
-        for j in judged
-    )
+    lines = [vars(j) | vars(j.claim) | {"claim": j.claim.says} for j in judged]
+    return pd.DataFrame(lines)[COLUMNS]
 
 
 def to_markdown(judged: Sequence[Judged], recipe: str, noise: Sequence[str] = ()) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rcdrs.artifact.plan import PAPER, Plan, StaleResult
-from rcdrs.reporting.results import Config
+from rcdrs.artifact.config import PAPER, Config
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.plan import Plan, StaleResult
+from rcdrs.reporting.results import KEY, Results, read_rows
 from rcdrs.reporting.statistics import Details
-from rcdrs.reporting.tables import TABLES, needs
+from rcdrs.reporting.tables import TABLES, available
 
 
 @dataclass(frozen=True)
@@ -34,117 +34,95 @@ class Evidence:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.config: Config = plan.config
-        self._frames: dict[str, pd.DataFrame] = {}
-        self._paths: dict[str, Path] = {}
+        self.path = cache(self._path)
+        self._rows = cache(lambda path: read_rows([path]))
 
-    def path(self, name: str) -> Path | None:
-        """The file of a result, named as in `Plan.result`; None where there is none yet."""
-        if name not in self._paths:
-            try:
-                path = Path(self.plan.result(name))
-            except (StaleResult, KeyError):  # not released, or of a kind that the plan has not
-                return None
-            if not path.exists():
-                return None
-            self._paths[name] = path
-        return self._paths[name]
+    def _path(self, key: Key) -> Path | None:
+        """The file of a result; None where there is none yet."""
+        try:
+            path = Path(self.plan.result(key))
+        except (StaleResult, KeyError):  # not released, or of a kind that the plan has not
+            return None
+        return path if path.is_file() else None
 
-    def frame(self, names: Iterable[str]) -> pd.DataFrame:
-        """The rows of those files that exist."""
-        frames = [self._read(name) for name in names if self.path(name)]
+    def frame(self, keys: Iterable[Key]) -> pd.DataFrame:
+        """The rows of these results that exist."""
+        files: dict[Path, set[Key]] = {}
+        for key in keys:
+            if path := self.path(key):
+                files.setdefault(path, set()).add(key)
+        frames = []
+        for path, wanted in files.items():
+            rows = self._rows(path)
+            if next(iter(wanted)).kind == "rows":  # a released file may have others
+                keys = map(Key.of_row, rows[[*KEY]].to_dict("records"))
+                rows = rows[[key in wanted for key in keys]]
+            frames.append(rows)
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
-    def details(self, name: str, metric: str) -> dict[str, np.ndarray]:
-        """A metric instance by instance, keyed ``METHOD@RECIPE``; empty where there is none.
-
-        The file stands beside the seed-level CSV of that name.
-        """
-        found, end = self.path(name), f"/{metric}"
-        if found is None or not found.with_suffix(".npz").exists():
-            return {}
-        with np.load(found.with_suffix(".npz"), allow_pickle=False) as stored:
-            return {k.removesuffix(end): stored[k] for k in stored.files if k.endswith(end)}
+    def details(self, keys: Iterable[Key], metric: str) -> dict[tuple[str, str], np.ndarray]:
+        """A metric instance by instance, all seeds together, by method and recipe."""
+        found: dict[tuple[str, str], list[np.ndarray]] = {}
+        for key in keys:
+            values = self.instances.one(metric, key) if self.path(key) else None
+            if values is not None:
+                found.setdefault((key.method, key.recipe), []).append(values)
+        return {run: np.concatenate(parts) for run, parts in found.items()}
 
     @cached_property
     def instances(self) -> Details:
         """Every metric instance by instance, as paired comparisons take it."""
-        found = [path.with_suffix(".npz") for name in self.results if (path := self.path(name))]
+        paths = dict.fromkeys(path for key in self.results if (path := self.path(key)))
+        found = [path.with_suffix(".npz") for path in paths]
         return Details(path for path in found if path.exists())
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Every seed-level row behind a table, with the recipe "paper" for what learns nothing."""
-        frame = self.frame(self.results)
-        if "recipe" in frame:
-            frame["recipe"] = frame["recipe"].replace("-", "paper")
-        return frame
+        """Every seed-level row behind a table."""
+        rows = Results(self.frame(self.results), None, self.config.seeds).rows
+        return pd.DataFrame(rows.values())
 
     @cached_property
-    def results(self) -> list[str]:
+    def results(self) -> list[Key]:
         """The seed-level results behind all tables."""
-        return _unique(name for table in TABLES for name in self.behind(table)[0])
+        return [key for key in self._behind_all if key.kind == "rows"]
 
     @cached_property
-    def times(self) -> list[str]:
-        return _unique(name for table in TABLES for name in self.behind(table)[1])
+    def times(self) -> list[Key]:
+        return [key for key in self._behind_all if key.kind == "times"]
 
-    def behind(self, table: str, seeds: list[int] | None = None) -> tuple[list[str], list[str]]:
+    @cached_property
+    def _behind_all(self) -> list[Key]:
+        return list(dict.fromkeys(key for table in TABLES for key in self.behind(table)))
+
+    def behind(self, table: str, seeds: list[int] | None = None) -> list[Key]:
         """Rows and times behind a table; none where the configuration leaves it out."""
-        config = self.config if seeds is None else self.config | {"seeds": seeds}
-        try:
-            found = needs(table, config)
-        except (ValueError, KeyError):
-            return [], []
-        return _unique(found.rows), _unique(found.times)
+        return available(table, self.config if seeds is None else self.config.but(seeds=seeds))
+
+    def of(self, table: str, seeds: list[int]) -> Results:
+        """What a table needs, of some seeds."""
+        keys = self.behind(table, seeds)
+        rows, times = ([key for key in keys if key.kind == kind] for kind in ("rows", "times"))
+        return Results(self.frame(rows), self.frame(times), seeds)
 
     def seeds(self, table: str) -> list[int]:
         """The seeds of which everything that a table needs is there."""
         return [
             seed
-            for seed in self.config["seeds"]
-            if all(self.path(name) for names in self.behind(table, [seed]) for name in names)
+            for seed in self.config.seeds
+            if all(self.path(key) for key in self.behind(table, [seed]))
         ]
 
     def command(self, target: str) -> str:
         """The command that computes a target of the workflow with this run's settings."""
-        text, run = f"snakemake --cores 2 {target}", self.config["run"]
+        text, run = f"snakemake --cores 2 {target}", self.config.run
         own = Path(PAPER).with_stem(run)
         known = run != "paper" and (self.plan.root / own).exists()
         return f"{text} --configfile {own.as_posix()}" if known else text
 
-    def missing(self, title: str, names: Iterable[str], target: str) -> Missing:
+    def missing(self, title: str, keys: Iterable[Key], target: str) -> Missing:
         """The note in place of a part that needs these results."""
-        names = list(names)
-        there = sum(self.path(name) is not None for name in names)
-        reason = f"{there} of {len(names)} results are there." if there else ""
+        keys = list(keys)
+        there = sum(self.path(key) is not None for key in keys)
+        reason = f"{there} of {len(keys)} results are there." if there else ""
         return Missing(title, reason, self.command(target))
-
-    def state(self, name: str) -> str:
-        """``released``, ``computed``, ``stale`` or ``missing``, as `Plan.state` says."""
-        return self.plan.state(name)
-
-    def origin(self, name: str) -> dict[str, Any]:
-        """Where a result was computed: the note beside it, or its entry in the manifest."""
-        path = self.path(name)
-        if path is None:
-            return {}
-        note = path.with_suffix(".origin.json")
-        if note.exists():
-            return dict(json.loads(note.read_text()))
-        return dict(self.plan.released.entries.get(name, {}))
-
-    def _read(self, name: str) -> pd.DataFrame:
-        if name not in self._frames:
-            path = self.path(name)
-            assert path is not None
-            try:
-                self._frames[name] = pd.read_csv(path)
-            except (ValueError, UnicodeDecodeError) as error:
-                raise ValueError(
-                    f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
-                ) from error
-        return self._frames[name]
-
-
-def _unique(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from rcdrs.reporting.formatting import FAMILIES, LARGER_IS_BETTER
-from rcdrs.reporting.report.charts import Line, Look, Range, lines, ranges, swatch
+from rcdrs.reporting.report.drawing import Curve, legend, lines, look, name_of, ranges
 from rcdrs.reporting.report.evidence import Evidence, Missing
-from rcdrs.reporting.report.grids import Datum, Grid, number, plain_grid, text
-from rcdrs.reporting.report.looks import look, name_of
+from rcdrs.reporting.report.grids import BENCHMARKS, Block, Grid, number, text
 
 #: A method with the recipe it was trained by.
 Trained = tuple[str, str]
+#: What is drawn against depth: the metrics, and the target that computes them.
+DEPTH = {
+    "synthetic": (("Gap", "Dist"), "table_settings"),
+    "dfl": (("Regret", "Dist"), "table_dfl_k20"),
+    "dispatch": (("CostGap", "Pass"), "table_dispatch_k15"),
+}
 #: What the tail figures show of the instances: the name and the share of instances below.
 QUANTILES = {"median": 0.5, "95 %": 0.95, "worst": 1.0}
 
@@ -34,162 +40,105 @@ class Figure:
     kind: str = "figure"
 
 
-def legend(methods: Iterable[Trained]) -> list[tuple[Markup, str]]:
-    return [(swatch(look(*trained)), name_of(*trained)) for trained in methods]
-
-
 def against_depth(
     evidence: Evidence,
     experiment: str,
-    metrics: Sequence[str],
-    panels: Sequence[tuple[str, str, str]],
     name: str,
     title: str,
-    target: str,
+    cases: Sequence[tuple[str, str]] | None = None,
     only: set[Trained] | None = None,
     folded: bool = False,
 ) -> Figure | Missing:
-    """Metrics against the number of steps, one panel for each (family, scale, label) and metric.
+    """Metrics against the number of steps, one panel for each metric and case (family, scale).
 
-    The curve is the mean over the seeds, the band spans them.  `only` names what is drawn, all by
-    default.
+    The curve is the mean over the seeds, the band spans them.  `cases` and `only` name what is
+    drawn, all by default.
     """
-    rows = evidence.rows
+    (metrics, target), rows = DEPTH[experiment], evidence.rows
     if not rows.empty:
         rows = rows[rows["experiment"] == experiment]
         if only is not None:
-            trained = zip(rows["method"], rows["recipe"], strict=True)
-            rows = rows[[pair in only for pair in trained]]
-    drawn, methods = [], dict[Trained, None]()
-    for metric in metrics:
-        for family, scale, label in panels:
-            chosen = rows if rows.empty else rows[(rows.family == family) & (rows.scale == scale)]
-            if not chosen.empty and metric in chosen:
-                drawn.append(_depth_panel(chosen, metric, label))
-                methods |= dict.fromkeys(_trained(chosen))
-    if not drawn:
-        names = [n for n in evidence.results if n.startswith(f"{experiment}/")]
-        return evidence.missing(title, names, target)
+            rows = rows[[pair in only for pair in zip(rows["method"], rows["recipe"], strict=True)]]
+        # RCDRS last, so that it is drawn over the others.
+        rows = rows.sort_values("method", key=lambda m: m.str.startswith("RCDRS"), kind="stable")
+    groups = rows.groupby(["family", "scale"], sort=False) if len(rows) else ()
+    found: dict[Any, pd.DataFrame] = dict(iter(groups))
+    shown = [case for case in (cases or found) if case in found]
+    if not shown:
+        keys = [key for key in evidence.results if key.experiment == experiment]
+        return evidence.missing(title, keys, target)
+    drawn = [_depth_panel(found[case], metric, *case) for metric in metrics for case in shown]
+    rows = pd.concat([found[case] for case in shown])
+    methods = dict.fromkeys(zip(rows["method"], rows["recipe"], strict=True))
     note = "Curves are means over the seeds; the bands span them. Lower is better."
     if any(metric in LARGER_IS_BETTER for metric in metrics):
         note = note.replace("Lower is better", "Lower is better, except for Pass")
     if any(recipe != "paper" for _, recipe in methods):
         note += " Dashed: log_kkt."
-    elif any(look(*trained).dashed for trained in methods):
+    elif any("linestyle" in look(*trained) for trained in methods):
         note += " Dashed: frozen controller."
-    return Figure(name, title, note, drawn, legend(methods), folded)
+    styles = {name_of(*trained): look(*trained) for trained in methods}
+    return Figure(name, title, note, drawn, legend(name, styles), folded)
 
 
-def _depth_panel(rows: pd.DataFrame, metric: str, label: str) -> Markup:
-    series, depths = [], sorted(int(K) for K in rows["K"].unique())
-    for trained in _trained(rows):
-        chosen = _of(rows, trained).groupby("K")[metric]
-        mean, low, high = chosen.mean(), chosen.min(), chosen.max()
-        series.append(
-            Line(
-                name_of(*trained),
-                [float(K) for K in mean.index],
-                list(mean),
-                look(*trained),
-                list(low),
-                list(high),
-            )
-        )
-    title = f"{label}: {metric}"
-    log = metric not in LARGER_IS_BETTER and any(y > 0 for s in series for y in s.y)
-    return lines(title, series, "steps K", metric, _told(series, metric), log, depths)
-
-
-def _told(series: Sequence[Line], metric: str) -> str:
-    """What a panel shows, in words: first and last value of every curve."""
-    curves = "; ".join(f"{s.label} {s.y[0]:.2e} to {s.y[-1]:.2e}" for s in series)
-    first, last = series[0].x[0], series[0].x[-1]
-    return f"{metric} from K={first:g} to K={last:g}: {curves}."
+def _depth_panel(rows: pd.DataFrame, metric: str, family: str, scale: str) -> Markup:
+    curves = []
+    for trained, part in rows.groupby(["method", "recipe"], sort=False):
+        points = part.groupby("K")[metric].agg(["mean", "min", "max"])
+        curves.append(Curve(name_of(*map(str, trained)), points, look(*map(str, trained))))
+    label = f"{FAMILIES[family]} {scale}"
+    if family in BENCHMARKS:
+        label = BENCHMARKS[family] + (f", {scale}" if scale not in ("-", "") else "")
+    depths = sorted(rows["K"].unique())
+    told = "; ".join(f"{c.label} {c.y.iloc[0]:.2e} to {c.y.iloc[-1]:.2e}" for c in curves)
+    alt = f"{metric} from K={depths[0]} to K={depths[-1]}: {told}."
+    log = metric not in LARGER_IS_BETTER and any((c.y > 0).any() for c in curves)
+    return lines(f"{label}: {metric}", curves, "steps K", metric, alt, log, depths)
 
 
 def tails(evidence: Evidence, metric: str = "Dist") -> list[Figure | Grid | Missing]:
     """Median, 95 % and worst over the test instances, at the deepest rollout."""
-    part = evidence.config["synthetic"]
-    depth, title = max(part["depths"]), f"Tails over instances: {metric}"
-    drawn, table, methods, names = [], [], dict[Trained, None](), []
+    part = evidence.config.synthetic
+    depth, title = max(part.depths), f"Tails over instances: {metric}"
+    drawn, table = [], []
+    keys = [k for k in evidence.results if (k.experiment, k.K) == ("synthetic", depth)]
     # The hardest first: it is what the figure shows.
-    for scale in reversed(part["scales"]):
-        for family in part["families"]:
-            files = [
-                f"synthetic/{family}-{scale}-{s}-K{depth}.csv" for s in evidence.config["seeds"]
-            ]
-            names += files
-            found = _instances(evidence, files, metric)
-            if not found:
-                continue
+    for scale in reversed(part.scales):
+        for family in part.families:
+            chosen = [key for key in keys if key.case == f"{family}-{scale}"]
             levels = {
-                trained: tuple(float(np.quantile(values, q)) for q in QUANTILES.values())
-                for trained, values in found.items()
+                trained: [float(np.quantile(values, q)) for q in QUANTILES.values()]
+                for trained, values in evidence.details(chosen, metric).items()
             }
-            if scale == part["scales"][-1]:
-                drawn.append(
-                    _tail_panel(f"{FAMILIES[family]} {scale}, K = {depth}", levels, metric)
-                )
-                methods |= dict.fromkeys(levels)
-            table += [_tail_row(family, scale, trained, level) for trained, level in levels.items()]
+            benchmark = f"{FAMILIES[family]} {scale}"
+            if levels and scale == part.scales[-1]:
+                drawn.append(_tail_panel(f"{benchmark}, K = {depth}", levels, metric))
+            table += [
+                [text(benchmark), text(name_of(*trained))]
+                + [number(value, ".2e") for value in level]
+                + [number(level[-1] / level[0] if level[0] > 0 else float("inf"), ".1f")]
+                for trained, level in levels.items()
+            ]
     if not table:
-        return [evidence.missing(title, names, "table_settings")]
+        return [evidence.missing(title, keys, "table_settings")]
     note = (
         f"{metric} of single test instances, all seeds together: dot at the median, thick line to "
         "the 95 % quantile, thin line to the worst instance. A star marks log_kkt."
     )
     columns = ["Benchmark", "Method", *QUANTILES, "worst / median"]
-    grid_title = f"{metric} over instances, K = {depth}"
-    grid = plain_grid("tails", grid_title, "Every scale, sortable.", columns, table)
+    blocks, behind = [Block("", table)], f"{metric} over instances, K = {depth}"
+    grid = Grid("tails", behind, "Every scale, sortable.", columns, blocks)
     return [Figure("tails-figure", title, note, drawn, []), grid]
 
 
-def _instances(evidence: Evidence, files: list[str], metric: str) -> dict[Trained, np.ndarray]:
-    """The metric of every instance of every seed that is there, by method."""
-    found: dict[Trained, list[np.ndarray]] = {}
-    for name in files:
-        for trained, values in evidence.details(name, metric).items():
-            method, _, recipe = trained.partition("@")
-            found.setdefault((method, recipe.replace("-", "paper")), []).append(values)
-    return {trained: np.concatenate(parts) for trained, parts in found.items()}
-
-
-def _tail_panel(title: str, levels: dict[Trained, tuple[float, ...]], metric: str) -> Markup:
-    rows = [
-        Range(_short(*trained), (level[0], level[1], level[2]), _solid(look(*trained)))
-        for trained, level in levels.items()
-    ]
+def _tail_panel(title: str, levels: dict[Trained, list[float]], metric: str) -> Markup:
+    # Recipes other than the paper's as a star: the label has to fit beside the axis.
+    rows = {
+        method + ("" if recipe == "paper" else "*"): (level, look(method)["color"])
+        for (method, recipe), level in levels.items()
+    }
     told = "; ".join(
         f"{name_of(*trained)} {', '.join(f'{value:.2e}' for value in level)}"
         for trained, level in levels.items()
     )
     return ranges(title, rows, metric, f"Median, 95 % quantile and worst instance: {told}.")
-
-
-def _short(method: str, recipe: str) -> str:
-    """A label that fits beside the axis: recipes other than the paper's as a star."""
-    return method if recipe == "paper" else f"{method}*"
-
-
-def _solid(style: Look) -> Look:
-    return Look(style.css, style.mark)
-
-
-def _tail_row(family: str, scale: str, trained: Trained, level: tuple[float, ...]) -> list[Datum]:
-    spread = level[-1] / level[0] if level[0] > 0 else float("inf")
-    return [
-        text(f"{FAMILIES[family]} {scale}"),
-        text(name_of(*trained)),
-        *(number(value, ".2e") for value in level),
-        number(spread, ".1f"),
-    ]
-
-
-def _trained(rows: pd.DataFrame) -> list[Trained]:
-    """The methods of some rows, RCDRS last so that it is drawn over the others."""
-    found = dict.fromkeys(zip(rows["method"], rows["recipe"], strict=True))
-    return sorted(found, key=lambda trained: trained[0].startswith("RCDRS"))
-
-
-def _of(rows: pd.DataFrame, trained: Trained) -> pd.DataFrame:
-    return rows[(rows["method"] == trained[0]) & (rows["recipe"] == trained[1])]

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
 
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from rcdrs.reporting.render import HTML
 from rcdrs.reporting.report.evidence import Evidence
-from rcdrs.reporting.report.latex import to_html
-from rcdrs.reporting.report.verdicts import FAILS, HOLDS, NOISE, tally
+from rcdrs.reporting.report.verdicts import FAILS, HOLDS, NOISE
 from rcdrs.reporting.tables import values
 
 ITEMS = ("Best RCDRS gap wins", "Mean gap ratio", "Median gap ratio")
 
 
-@dataclass(frozen=True)
-class Card:
-    """A number, what it is, and what it is to be compared with."""
+def cards(evidence: Evidence, ledger: pd.DataFrame | None) -> list[tuple[str, str, str]]:
+    """The coverage summary in both recipes, and how many claims hold; what is there of them.
 
-    label: str
-    value: Markup
-    beside: Markup
-
-
-def cards(evidence: Evidence, ledger: pd.DataFrame | None) -> list[Card]:
-    """The coverage summary in both recipes, and how many claims hold; what is there of them."""
-    found = []
+    Of each: what it is, the number, and what it is to be compared with.
+    """
+    found: list[tuple[str, str, str]] = []
     summaries = {name: _summary(evidence, name) for name in ("coverage", "coverage_log_kkt")}
     ours, extended = summaries.values()
     for item in ITEMS:
@@ -34,23 +28,21 @@ def cards(evidence: Evidence, ledger: pd.DataFrame | None) -> list[Card]:
             beside = Markup("paper {}").format(ours[item]["Paper"])
             if item in extended:
                 beside += Markup(" · log_kkt {}").format(extended[item]["Ours"])
-            found.append(Card(item, ours[item]["Ours"], beside))
+            found.append((item, ours[item]["Ours"], beside))
     if ledger is not None:
-        count = tally(ledger)
-        others = f"{count.of(NOISE)} within seed noise · {count.of(FAILS)} do not hold"
-        held = f"{count.of(HOLDS)}/{count.total}"
-        found.append(Card("Claims that hold", Markup(held), Markup(escape(others))))
+        count = Counter(ledger["verdict"])
+        others = f"{count[NOISE]} within seed noise · {count[FAILS]} do not hold"
+        found.append(("Claims that hold", f"{count[HOLDS]}/{len(ledger)}", others))
     return found
 
 
 def _summary(evidence: Evidence, table: str) -> dict[str, dict[str, Markup]]:
     """Item -> column -> what the coverage table shows; empty before all of a seed is there."""
-    rows, _ = evidence.behind(table)
     seeds = evidence.seeds(table)
-    if not rows or not seeds:
+    if not evidence.behind(table) or not seeds:
         return {}
-    cells = values(table, evidence.config | {"seeds": seeds}, evidence.frame(rows))
+    results = evidence.of(table, seeds)
     found: dict[str, dict[str, Markup]] = {}
-    for _, cell in cells.iterrows():
-        found.setdefault(cell["row"], {})[cell["column"]] = to_html(cell["text"])
+    for cell in values(table, evidence.config.but(seeds=seeds), results):
+        found.setdefault(cell.row, {})[cell.column] = Markup(cell.show(HTML))
     return found

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from rcdrs.reporting.formatting import FAMILIES, LARGER_IS_BETTER, METRICS, typeset
+from rcdrs.artifact.config import Config
+from rcdrs.reporting.formatting import FAMILIES, METRICS, Amount, Measured
 from rcdrs.reporting.paper_values import paper_values
+from rcdrs.reporting.render import HTML
 from rcdrs.reporting.report.evidence import Evidence, Missing
-from rcdrs.reporting.report.latex import to_html
 from rcdrs.reporting.report.titles import title_of
-from rcdrs.reporting.results import TIME, Config
+from rcdrs.reporting.results import TIME
 from rcdrs.reporting.statistics import AHEAD, of_table
 from rcdrs.reporting.tables import values
+from rcdrs.reporting.tables.base import Cell, layout
 
 #: The paper's name of what an experiment measures on.
 BENCHMARKS = {"dfl": "DFL", "dispatch": "Dispatch"}
@@ -33,18 +34,18 @@ Leads = dict[tuple[str, str, str], str]
 
 @dataclass(frozen=True)
 class Datum:
-    """One cell of HTML; `sort` is what it is sorted by."""
+    """One cell, text or markup; `sort` is what it is sorted by."""
 
-    html: Markup
+    html: str
     sort: float | str | None = None
     css: str = ""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under a common heading; a table without headings is one block without a label."""
+    """Rows under a common heading, or under none."""
 
-    label: Markup
+    label: str
     rows: list[list[Datum]] = field(default_factory=list)
 
 
@@ -54,8 +55,8 @@ class Grid:
 
     name: str
     title: str
-    note: Markup
-    columns: list[Markup]
+    note: str
+    columns: Sequence[str]
     blocks: list[Block]
     command: str = ""
     kind: str = "grid"
@@ -64,35 +65,33 @@ class Grid:
 def table(name: str, evidence: Evidence) -> Grid | Missing:
     """One of the paper's tables, with the seeds that are there."""
     title, note = title_of(name)
-    rows, times = evidence.behind(name)
-    seeds = evidence.seeds(name) if rows or times else evidence.config["seeds"]
+    keys = evidence.behind(name)
+    seeds = evidence.seeds(name) if keys else evidence.config.seeds
     if not seeds:
-        return evidence.missing(title, rows + times, f"table_{name}")
-    config = evidence.config | {"seeds": seeds}
+        return evidence.missing(title, keys, f"table_{name}")
+    config, results = evidence.config.but(seeds=seeds), evidence.of(name, seeds)
     try:
-        cells = values(name, config, evidence.frame(rows), evidence.frame(times))
+        cells = values(name, config, results)
     except (ValueError, KeyError) as error:  # the configuration lacks what the table is about
         return Missing(title, f"It cannot be made from this run: {error}")
-    if rows and seeds != evidence.config["seeds"]:
-        note += f" So far seeds {', '.join(map(str, seeds))} of {len(evidence.config['seeds'])}."
-    if any(paper_cell(cell, config) for _, cell in cells.iterrows()):
+    if keys and seeds != evidence.config.seeds:
+        note += f" So far seeds {', '.join(map(str, seeds))} of {len(evidence.config.seeds)}."
+    if any(paper_cell(cell, config) for cell in cells):
         note += " Second line: the paper's value, and ours divided by it."
     leads: Leads = {}
-    if cells["bold"].any():
-        try:
-            leads = _narrow_leads(name, evidence, config)
-        except ValueError as error:  # a metric that has no ratio, as a negative one
-            note += f" Whether a lead is due to chance is not known: {error}"
+    try:
+        leads = _narrow_leads(of_table(name, cells, results, evidence.instances))
+    except ValueError as error:  # a metric that has no ratio, as a negative one
+        note += f" Whether a lead is due to chance is not known: {error}"
     if leads:
         note += " A tilde marks a lead that may be due to chance."
+    heads, blocks = content(cells, config, leads)
     command = evidence.command(f"table_{name}")
-    return grid(name, title, Markup(escape(note)), cells, config, command, leads)
+    return Grid(name, title, note, heads, blocks, command)
 
 
-def _narrow_leads(name: str, evidence: Evidence, config: Config) -> Leads:
+def _narrow_leads(found: pd.DataFrame) -> Leads:
     """The best cells whose lead over the second is within the noise of instances and seeds."""
-    rows, times = (evidence.frame(names) for names in evidence.behind(name, config["seeds"]))
-    found = of_table(name, config, rows, times, evidence.instances)
     return {
         (line["block"], line["first"], line["column"]): (
             f"{line['call']}, against {line['second']}: ratio {line['ratio']:.3g}, over seeds "
@@ -103,111 +102,74 @@ def _narrow_leads(name: str, evidence: Evidence, config: Config) -> Leads:
     }
 
 
-def grid(
-    name: str,
-    title: str,
-    note: Markup,
-    cells: pd.DataFrame,
-    config: Config,
-    command: str = "",
-    leads: Leads | None = None,
-) -> Grid:
-    """The cells of `tables.values` as a table, each beside the paper's where it has one."""
-    columns = list(dict.fromkeys(cells["column"]))
-    beside = {"Ours", "Paper"} <= set(columns)
+def content(cells: list[Cell], config: Config, leads: Leads) -> tuple[list[Markup], list[Block]]:
+    """Headings and rows, each cell beside the paper's where it has one."""
+    heads = [Markup(""), *(_head(column) for column in dict.fromkeys(c.column for c in cells))]
+    beside = {"Ours", "Paper"} <= {cell.column for cell in cells}
+    if beside:
+        heads.insert(3, Markup("Ours / paper"))
     blocks = []
-    for label, members in cells.groupby("block", sort=False):
-        block = Block(_text(str(label)))
-        for row, line in members.groupby("row", sort=False):
-            found = {cell["column"]: cell for _, cell in line.iterrows()}
-            data = [Datum(_text(str(row)))]
-            for column in columns:
-                lead = (leads or {}).get((str(label), str(row), column), "")
-                data.append(_datum(found.get(column), config, lead))
+    for label, rows in layout(cells):
+        block = Block(Markup(HTML.text(label)))
+        for row, line in rows:
+            data = [Datum(Markup(HTML.text(row)))]
+            data += [_datum(c, config, leads.get((label, row, c.column), "")) for c in line]
             if beside:
-                chip, value = _chip(_share(found["Ours"]), _share(found["Paper"]))
-                data.insert(3, Datum(chip, value, "number"))
+                chip, ratio = _chip(_share(line[0]), _share(line[1]))
+                data.insert(3, Datum(chip, ratio, "number"))
             block.rows.append(data)
         blocks.append(block)
-    heads = [_head(column) for column in columns]
-    if beside:
-        heads.insert(2, Markup("Ours / paper"))
-    return Grid(name, title, note, [Markup(""), *heads], blocks, command)
+    return heads, blocks
 
 
-def _share(cell: pd.Series) -> float:
+def _share(cell: Cell) -> float:
     """The number of a cell; ``5/6``, a count of settings, as a share of them."""
-    of = re.search(r"/(\d+)", cell["text"])
-    return float(cell["mean"]) / (int(of[1]) if of else 1)
+    return cell.mean / (cell.value.whole or 1) if isinstance(cell.value, Amount) else math.nan
 
 
-def _datum(cell: pd.Series | None, config: Config, lead: str = "") -> Datum:
+def _datum(cell: Cell, config: Config, lead: str) -> Datum:
     """Our number, and under it the paper's with the ratio."""
-    if cell is None:
-        return Datum(Markup(""))
-    html = to_html(cell["text"])
+    html = Markup(cell.show(HTML))
     if lead:
-        html += Markup(' <span class="noise" title="{}" aria-label="{}">~</span>').format(
-            lead, lead
-        )
-    if cell["mean"] is None or math.isnan(cell["mean"]):
+        html += Markup(' <span class="noise" title="{0}" aria-label="{0}">~</span>').format(lead)
+    if math.isnan(cell.mean):
         words = str(html.striptags())
         return Datum(html, words, "told" if len(words) > 24 else "")
     printed = paper_cell(cell, config)
-    if printed is not None:
-        theirs = _like(cell["text"], printed["mean"], printed["std"])
-        chip, _ = _chip(cell["mean"], printed["mean"], cell["metric"])
+    if printed is not None and isinstance(cell.value, Measured):
+        theirs = Measured(printed["mean"], printed["std"], cell.value.style)
+        chip, _ = _chip(cell.mean, theirs.mean, cell.metric)
         html += Markup('<span class="paper"><span class="hidden">paper</span> {} {}</span>').format(
-            theirs, chip
+            Markup(HTML.show(theirs)), chip
         )
-    return Datum(html, float(cell["mean"]), "number")
+    return Datum(html, cell.mean, "number")
 
 
-def paper_cell(cell: pd.Series, config: Config) -> dict[str, Any] | None:
-    """The paper's value of a cell of `tables.values`, if it prints one."""
-    if len(cell["query"]) != 1:
+def paper_cell(cell: Cell, config: Config) -> dict[Any, Any] | None:
+    """The paper's value of a cell, if it prints one."""
+    if not isinstance(cell.value, Measured):
         return None
-    query = cell["query"][0]
-    if query.get("recipe", "paper") not in ("paper", "-"):
+    key = cell.keys[0]
+    scales = {"synthetic": "hard", "dispatch": config.dispatch.formulations[0]}
+    if key.recipe != "paper" or key.scale != scales.get(key.experiment, key.scale):
         return None
-    experiment = query["experiment"]
-    benchmark = BENCHMARKS.get(experiment) or FAMILIES.get(query["family"])
-    if experiment == "synthetic" and query["scale"] != "hard":
-        return None
-    if experiment == "dispatch" and query["scale"] != config["dispatch"]["formulations"][0]:
-        return None
+    benchmark = BENCHMARKS.get(key.experiment) or FAMILIES.get(key.family)
     # Ablations bear the paper's labels in the table, and the variants' names in the rows.
-    ablated = experiment == "ablation"
-    group, method = (cell["block"], cell["row"]) if ablated else ("", query["method"])
-    return _paper().get((benchmark, query["K"], group, method, cell["metric"]))
+    ablated = key.experiment == "ablation"
+    group, method = (cell.block, cell.row) if ablated else ("", key.method)
+    return _paper().get((benchmark, key.K, group, method, cell.metric))
 
 
 @cache
-def _paper() -> dict[tuple[Any, ...], dict[str, Any]]:
+def _paper() -> dict[tuple[Any, ...], dict[Any, Any]]:
     lines = paper_values().fillna({"group": ""}).to_dict("records")
     keys = ("benchmark", "K", "group", "method", "metric")
-    return {
-        tuple(line[key] for key in keys): {str(k): v for k, v in line.items()} for line in lines
-    }
-
-
-def _like(text: str, mean: float, std: float) -> Markup:
-    """The paper's number, printed as ours is."""
-    decimals = re.search(r"\.(\d+)", text)
-    spec = ".2e" if "mathrm{e}" in text else f".{len(decimals[1]) if decimals else 0}f"
-    shown = [_short(format(value, spec)) for value in (mean, std) if not math.isnan(value)]
-    return Markup(" ± ".join(shown))
-
-
-def _short(number: str) -> str:
-    """``2.28e-03`` as ``2.28e-3``, the way our own numbers are printed."""
-    mantissa, e, exponent = number.partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
+    return {tuple(line[key] for key in keys): line for line in lines}
 
 
 def _chip(ours: float, theirs: float, metric: str = "") -> tuple[Markup, float | None]:
     """The ratio of ours to the paper's, marked where it is not near one."""
-    if any(value is None or not math.isfinite(value) for value in (ours, theirs)):
+    if not (math.isfinite(ours) and math.isfinite(theirs)):
         return Markup(""), None
     if theirs == 0 or ours < 0 or theirs < 0:
         equal = Markup("=" if ours == theirs else "&ndash;")
@@ -221,35 +183,14 @@ def _chip(ours: float, theirs: float, metric: str = "") -> tuple[Markup, float |
 
 def _head(column: str) -> Markup:
     """A metric as a formula with its direction; another column by its name."""
-    metric = column.rpartition(" ")[2]
-    if metric not in METRICS:
-        return _text(column)
-    arrow = "↑" if metric in LARGER_IS_BETTER else "↓"
-    before = _text(column.removesuffix(metric).strip())
-    return Markup(f"{before} {to_html(METRICS[metric])} {arrow}".strip())
-
-
-def _text(plain: str) -> Markup:
-    return to_html(typeset(plain))
-
-
-def plain_grid(
-    name: str,
-    title: str,
-    note: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Datum]],
-    command: str = "",
-) -> Grid:
-    """A table of other things than results."""
-    heads = [Markup(escape(column)) for column in columns]
-    block = Block(Markup(""), [list(row) for row in rows])
-    return Grid(name, title, Markup(escape(note)), heads, [block], command)
+    before, _, metric = column.rpartition(" ")
+    head = f"{HTML.text(before)} {HTML.head(metric)}" if metric in METRICS else HTML.text(column)
+    return Markup(head.strip())
 
 
 def text(value: object) -> Datum:
-    return Datum(Markup(escape(value)), str(value))
+    return Datum(str(value), str(value))
 
 
-def number(value: float, spec: str = ".3g") -> Datum:
-    return Datum(Markup(escape(_short(format(value, spec)))), value, "number")
+def number(value: float, spec: str = "d") -> Datum:
+    return Datum(HTML.number(value, spec), value, "number")

@@ -10,7 +10,7 @@ from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.report.evidence import Evidence, Missing
 from rcdrs.reporting.report.titles import recipe_name
 from rcdrs.reporting.results import Results
-from rcdrs.reporting.statistics import AHEAD, BEHIND, Paired, measurements, paired
+from rcdrs.reporting.statistics import AHEAD, BEHIND, Paired, versus
 
 #: Upper ends of the classes of a ratio; the colours of the style sheet are h0, h1, ...
 CLASSES = (0.1, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0)
@@ -46,20 +46,20 @@ Found = tuple[Comparison, Paired]
 
 def heat_map(evidence: Evidence, recipe: str, metric: str = "Gap") -> HeatMap | Missing:
     """The ratios of one recipe of RCDRS, with the seeds that are there in each setting."""
-    part = evidence.config["synthetic"]
+    part = evidence.config.synthetic
     title = f"{metric} ratio in every setting, {recipe_name(recipe)}"
     rows, found = [], []
-    for family in part["families"]:
-        for scale in part["scales"]:
-            line = [_compared(evidence, recipe, metric, family, scale, K) for K in part["depths"]]
+    for family in part.families:
+        for scale in part.scales:
+            line = [_compared(evidence, recipe, metric, family, scale, K) for K in part.depths]
             found += [pair for pair in line if pair]
             rows.append((f"{FAMILIES[family]} {scale}", [_tile(pair) for pair in line]))
     if not found:
-        names = [name for name in evidence.results if name.startswith("synthetic/")]
-        return evidence.missing(title, names, "table_settings")
+        keys = [key for key in evidence.results if key.experiment == "synthetic"]
+        return evidence.missing(title, keys, "table_settings")
     wins = sum(comparison.ratio < 1 for comparison, _ in found)
     sure = sum(pair.call == AHEAD for _, pair in found)
-    count = len(rows) * len(part["depths"])
+    count = len(rows) * len(part.depths)
     note = (
         f"Seed-averaged {metric} of the better RCDRS variant, in percent of the strongest compared "
         f"method; below 100 RCDRS wins. It wins {wins} of {len(found)} settings, {sure} of them "
@@ -67,27 +67,30 @@ def heat_map(evidence: Evidence, recipe: str, metric: str = "Gap") -> HeatMap | 
     )
     if len(found) < count:
         note += f" {count - len(found)} of {count} settings are not computed yet."
-    return HeatMap(f"heat-{recipe}", title, note, list(part["depths"]), rows)
+    return HeatMap(f"heat-{recipe}", title, note, list(part.depths), rows)
 
 
 def _compared(
     evidence: Evidence, recipe: str, metric: str, family: str, scale: str, K: int
 ) -> Found | None:
     """The comparison in one setting, over the seeds that are there."""
-    names = {
-        seed: f"synthetic/{family}-{scale}-{seed}-K{K}.csv" for seed in evidence.config["seeds"]
-    }
-    seeds = [seed for seed, name in names.items() if evidence.path(name)]
-    if not seeds:
+    part = evidence.config.synthetic.but(families=[family], scales=[scale], depths=[K])
+    where = ("synthetic", f"{family}-{scale}", K)
+    keys = [
+        key
+        for key in evidence.results
+        if (key.experiment, key.case, key.K) == where and key.recipe in ("paper", recipe)
+    ]
+    missing = {key.seed for key in keys if not evidence.path(key)}
+    seeds = [seed for seed in evidence.config.seeds if seed not in missing]
+    if not keys or not seeds:
         return None
-    part = evidence.config["synthetic"] | {"families": [family], "scales": [scale], "depths": [K]}
-    results = Results(evidence.frame(names.values()), None, seeds)
+    results = Results(evidence.frame(key for key in keys if key.seed in seeds), None, seeds)
     try:
-        found = compare(evidence.config | {"synthetic": part}, results, metric, recipe)[0]
+        found = compare(evidence.config.but(synthetic=part), results, metric, recipe)[0]
     except ValueError:  # a run without this recipe
         return None
-    both = (found.better.query, found.strongest.query)
-    return found, paired(*(measurements(metric, q, results, evidence.instances) for q in both))
+    return found, versus(found.better, found.strongest, evidence.instances)
 
 
 def _tile(found: Found | None) -> Tile:
@@ -96,12 +99,10 @@ def _tile(found: Found | None) -> Tile:
     comparison, pair = found
     ratio, strongest = comparison.ratio, comparison.strongest
     told = (
-        f"{comparison.better.query['method']} {comparison.better.mean:.2e}, "
-        f"{strongest.query['method']} {strongest.mean:.2e}; ratio {pair}; "
+        f"{comparison.better.method} {comparison.better.mean:.2e}, "
+        f"{strongest.method} {strongest.mean:.2e}; ratio {pair}; "
         f"{len(pair.seeds)} seeds: {pair.call}"
     )
-    number = sum(ratio > limit for limit in CLASSES)
-    if ratio == 1:  # a tie is no win
-        number = CLASSES.index(1.0) + 1
+    number = sum(ratio > limit or ratio == limit == 1 for limit in CLASSES)  # a tie is no win
     text = "∞" if math.isinf(ratio) else f"{100 * ratio:.{0 if ratio >= 1 else 1}f}"
     return Tile(text, f"h{number}", told, noise=pair.call not in (AHEAD, BEHIND))

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
-from rcdrs.artifact.times import JOB_TIMES, JobTime, duration, measure, read
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.times import JOB_TIMES, duration, measure, read
 from rcdrs.reporting.report.evidence import Evidence, Missing
-from rcdrs.reporting.report.grids import Datum, Grid, number, plain_grid, text
+from rcdrs.reporting.report.grids import Block, Datum, Grid, number, text
 
 STATES = ("released", "computed", "stale", "missing")
 #: Of an origin, beside digests and machine.
 VERSIONS = ("python", "torch", "numpy")
 
 
-def states(evidence: Evidence, names: list[str]) -> Grid:
+def states(evidence: Evidence, keys: list[Key]) -> Grid:
     """How much of what the configuration asks for is there, experiment by experiment."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for name in names:
-        counts[_kind(name)][evidence.state(name)] += 1
+    for key in keys:
+        counts[_kind(key)][evidence.plan.state(key)] += 1
     rows = [
-        [text(kind), *(number(found[state], "d") for state in STATES), number(found.total(), "d")]
+        [text(kind), *(number(found[state]) for state in STATES), number(found.total())]
         for kind, found in counts.items()
     ]
     note = (
@@ -31,43 +32,41 @@ def states(evidence: Evidence, names: list[str]) -> Grid:
         "from this run; a stale one was made by other code or settings than those here."
     )
     columns = ["Experiment", *(state.capitalize() for state in STATES), "All"]
-    return plain_grid("states", "Results", note, columns, rows)
+    return Grid("states", "Results", note, columns, [Block("", rows)])
 
 
-def stale(evidence: Evidence, names: list[str]) -> int:
-    return sum(evidence.state(name) == "stale" for name in names)
+def stale(evidence: Evidence, keys: list[Key]) -> int:
+    return sum(evidence.plan.state(key) == "stale" for key in keys)
 
 
-def origins(evidence: Evidence, names: list[str]) -> Grid | Missing:
+def origins(evidence: Evidence, keys: list[Key]) -> Grid | Missing:
     """Code, settings, machine and versions behind the results that are there."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for name in names:
-        if origin := evidence.origin(name):
-            digest = origin.get("digest", {})
-            versions = (origin.get(package, "") for package in VERSIONS)
-            key = (_kind(name), digest.get("code", ""), _machine(origin), *versions)
-            entry = found.setdefault(key, {"settings": set(), "count": 0})
-            entry["settings"].add(digest.get("settings", ""))
-            entry["count"] += 1
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for key in keys:
+        if origin := _origin(evidence, key):
+            part = next(iter(evidence.plan.digests(key)))
+            code, settings = origin["digests"][part].split()
+            versions = (origin.get(version, "") for version in VERSIONS)
+            found[_kind(key), code, _machine(origin), *versions].append(settings)
     if not found:
         return Missing("Origin", "No result says where it comes from.")
     rows = [
-        [
-            text(kind),
-            _code(code),
-            _settings(entry["settings"]),
-            *map(text, where),
-            number(entry["count"], "d"),
-        ]
-        for (kind, code, *where), entry in found.items()
+        [text(kind), _code(code), _settings(set(each)), *map(text, where), number(len(each))]
+        for (kind, code, *where), each in found.items()
     ]
     note = (
         "From the note beside every result. A digest covers all code, or all settings, that the "
         "numbers can depend on, without its wording."
     )
-    where = ["Machine", *(name.capitalize() for name in VERSIONS)]
-    columns = ["Experiment", "Code", "Settings", *where, "Results"]
-    return plain_grid("origins", "Origin", note, columns, rows)
+    columns = [
+        "Experiment",
+        "Code",
+        "Settings",
+        "Machine",
+        *map(str.capitalize, VERSIONS),
+        "Results",
+    ]
+    return Grid("origins", "Origin", note, columns, [Block("", rows)])
 
 
 def times(evidence: Evidence) -> Grid | Missing:
@@ -77,36 +76,37 @@ def times(evidence: Evidence) -> Grid | Missing:
     """
     kept = evidence.plan.root / JOB_TIMES
     known = read(kept) if kept.exists() else []
-    found = {time.kind: time for time in known if time.run == evidence.config["run"]}
+    found = {time.kind: time for time in known if time.run == evidence.config.run}
     for time in measure(evidence.plan.folder):
         if time.kind not in found or time.jobs >= found[time.kind].jobs:
             found[time.kind] = time
     if not found:
         return Missing("Time", "No job of this run was timed here.")
-    rules: dict[str, list[JobTime]] = defaultdict(list)
-    for time in found.values():
-        rules[time.rule].append(time)
-    rows = []
-    for rule, parts in rules.items():
-        jobs = sum(part.jobs for part in parts)
-        spent = sum(part.jobs * part.seconds for part in parts)
-        inside = sum(part.jobs * part.inside for part in parts)
-        cells = [text(rule), number(jobs, "d"), _duration(spent), _duration(spent / jobs)]
-        rows.append([*cells, _duration(inside) if inside else text("")])
-    rows.sort(key=lambda row: -float(row[2].sort or 0))
-    total = sum(time.jobs * time.seconds for time in found.values())
+    each = [
+        (time.rule, time.jobs, time.jobs * time.seconds, time.jobs * time.inside)
+        for time in found.values()
+    ]
+    rules = pd.DataFrame(each, columns=["rule", "jobs", "spent", "inside"]).groupby("rule").sum()
+    rows = [
+        [text(rule), number(jobs), *map(_duration, (spent, spent / jobs, inside))]
+        for rule, jobs, spent, inside in rules.sort_values("spent", ascending=False).itertuples()
+    ]
     note = (
         "Wall time of the jobs, on one core each: measured in this run, or when the released "
-        f"results were computed. Together {duration(total)}."
+        f"results were computed. Together {duration(rules['spent'].sum())}."
     )
     columns = ["Rule", "Jobs", "Together", "Each", "Inside the stage"]
-    return plain_grid("times", "Time", note, columns, rows)
+    return Grid("times", "Time", note, columns, [Block("", rows)])
 
 
-def hosts(evidence: Evidence, names: list[str]) -> str:
+def hosts(evidence: Evidence, keys: list[Key]) -> str:
     """Where the results were computed, in a few words."""
-    found = {_machine(origin) for name in names if (origin := evidence.origin(name))}
+    found = {_machine(origin) for key in keys if (origin := _origin(evidence, key))}
     return "; ".join(sorted(found))
+
+
+def _origin(evidence: Evidence, key: Key) -> dict[str, Any]:
+    return evidence.plan.origin(key) if evidence.path(key) else {}
 
 
 def _machine(origin: dict[str, Any]) -> str:
@@ -115,8 +115,8 @@ def _machine(origin: dict[str, Any]) -> str:
     return " ".join(filter(None, parts))
 
 
-def _kind(name: str) -> str:
-    return Path(name).parts[0]
+def _kind(key: Key) -> str:
+    return "timing" if key.kind == "times" else key.experiment
 
 
 def _code(digest: str) -> Datum:
@@ -130,5 +130,7 @@ def _settings(digests: set[str]) -> Datum:
 
 
 def _duration(seconds: float) -> Datum:
+    if not seconds:
+        return text("")
     shown = duration(seconds) if seconds >= 1 else f"{seconds:.1f} s"
-    return Datum(Markup("{}").format(shown), seconds, "number")
+    return Datum(shown, seconds, "number")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from rcdrs.reporting.claims.ledger import INCONSISTENT, MISSING, UNCHECKED
 from rcdrs.reporting.claims.output import MEANING
@@ -33,28 +33,13 @@ BEHIND |= {"id": "Name in the ledger: "}
 
 
 @dataclass(frozen=True)
-class Count:
-    verdict: str
-    css: str
-    sign: str
-    meaning: str
-    count: int
-
-
-@dataclass(frozen=True)
 class Tally:
-    """How many claims have each verdict, drawn as bars."""
+    """How many claims have each verdict, drawn as bars: css, sign, verdict, meaning, count."""
 
     title: str
-    counts: list[Count]
+    total: int
+    counts: list[tuple[str, str, str, str, int]]
     kind: str = "tally"
-
-    @property
-    def total(self) -> int:
-        return sum(count.count for count in self.counts)
-
-    def of(self, *verdicts: str) -> int:
-        return sum(count.count for count in self.counts if count.verdict in verdicts)
 
 
 def read(path: Path | None) -> pd.DataFrame | None:
@@ -70,16 +55,6 @@ def read(path: Path | None) -> pd.DataFrame | None:
     return ledger
 
 
-def tally(ledger: pd.DataFrame, recipe: str = "paper") -> Tally:
-    found = Counter(ledger["verdict"])
-    counts = [
-        Count(name, *mark, MEANING.get(name, ""), found[name])
-        for name, mark in MARKS.items()
-        if found[name]
-    ]
-    return Tally(f"{len(ledger)} claims by verdict, {recipe_name(recipe)}", counts)
-
-
 def parts(evidence: Evidence, ledgers: dict[str, pd.DataFrame | None]) -> list[Any]:
     """The ledger of each recipe; for the paper's, what does not hold stands first."""
     shown: list[Any] = []
@@ -89,12 +64,14 @@ def parts(evidence: Evidence, ledgers: dict[str, pd.DataFrame | None]) -> list[A
             title = f"Claims, {own}"
             shown.append(Missing(title, "", evidence.command("claims")))
             continue
-        shown.append(tally(ledger, recipe))
+        found, title = Counter(ledger["verdict"]), f"{len(ledger)} claims by verdict, {own}"
+        counts = [(*mark, name, MEANING[name], found[name]) for name, mark in MARKS.items()]
+        shown.append(Tally(title, len(ledger), [count for count in counts if count[-1]]))
         against = ledger[ledger["verdict"].isin([FAILS, INCONSISTENT])]
         if recipe == "paper" and not against.empty:
             title = "Claims that do not hold here, or not in the paper itself"
-            shown.append(_grid("against", title, _READING, against))
-        shown.append(_grid(f"ledger-{recipe}", f"Every claim, {own}", _READING, ledger))
+            shown.append(_grid("against", title, against))
+        shown.append(_grid(f"ledger-{recipe}", f"Every claim, {own}", ledger))
     return shown
 
 
@@ -104,22 +81,18 @@ _READING = (
 )
 
 
-def _grid(name: str, title: str, note: str, claims: pd.DataFrame) -> Grid:
-    blocks = [
-        Block(
-            Markup(escape(section)),
-            [[_datum(column, line) for column in COLUMNS] for line in members.to_dict("records")],
-        )
-        for section, members in claims.groupby("section", sort=False)
-    ]
-    heads = [Markup(label) for label in COLUMNS.values()]
-    return Grid(name, title, Markup(escape(note)), heads, blocks)
+def _grid(name: str, title: str, claims: pd.DataFrame) -> Grid:
+    blocks = []
+    for section, lines in claims.groupby("section", sort=False):
+        rows = [[_datum(column, line) for column in COLUMNS] for line in lines.to_dict("records")]
+        blocks.append(Block(str(section), rows))
+    return Grid(name, title, _READING, list(COLUMNS.values()), blocks)
 
 
 def _datum(column: str, line: dict[Any, str]) -> Datum:
     value = line[column]
     if column == "claim":
-        notes = [Markup(escape(f"{b}{line[key]}")) for key, b in BEHIND.items() if line.get(key)]
+        notes = [f"{lead}{line[key]}" for key, lead in BEHIND.items() if line.get(key)]
         if line.get("command"):
             notes.append(Markup("<code>{}</code>").format(line["command"]))
         html = Markup('{}<details class="more"><summary>how</summary>{}</details>')
@@ -128,4 +101,4 @@ def _datum(column: str, line: dict[Any, str]) -> Datum:
         css, sign = MARKS.get(value, ("unknown", "·"))
         html = Markup('<span class="verdict {}"><span aria-hidden="true">{}</span> {}</span>')
         return Datum(html.format(css, sign, value), value)
-    return Datum(Markup(escape(value)), value, "told")
+    return Datum(value, value, "told")

@@ -1,43 +1,43 @@
-"""The stages from file to file, what settings change, and that they run on any device."""
+"""The engine from file to file, what settings change, and that it runs on any device."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import random_tensor
+from conftest import grid, log_kkt_loss, paper, random_tensor, recipe, solver, training
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rcdrs.baselines.grid_drs import select_core
-from rcdrs.baselines.registry import METHODS, evaluate, find_method
-from rcdrs.experiments.staging import (
+from rcdrs.baselines.registry import METHODS, find_method
+from rcdrs.cli.stages import device
+from rcdrs.experiments.base import Run
+from rcdrs.experiments.engine import (
     KEYS,
     NOT_LEARNED,
-    Run,
-    device,
+    Asked,
+    Core,
+    evaluate,
+    make_instances,
+    make_reference,
     read_core,
+    time_methods,
+    trace,
+    train_run,
+    tune,
     write_details,
     write_rows,
 )
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
-from rcdrs.experiments.synthetic.stages import (
-    evaluate_runs,
-    make_instances,
-    make_recipe,
-    time_methods,
-    train_layer,
-    tune,
-)
+from rcdrs.experiments.synthetic.stages import lesson, measure
 from rcdrs.layer import read_checkpoint
 from rcdrs.solver.problem import ConicProgram
-from rcdrs.training.loop import RECIPES, TrainingDiverged, _check_finite
-from rcdrs.training.losses import LogKKTLoss
+from rcdrs.training.loop import TrainingDiverged, _check_finite
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 aten = torch.ops.aten
@@ -45,41 +45,64 @@ DEPTH = 3
 SIZES = {"train": 8, "validation": 4, "test": 5}
 METRICS = ["ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap"]
 LEARNED = [name for name, method in METHODS.items() if method.learned]
-SHORT = {"recipe": {"epochs": 2}}
+ONE_PAIR = {"alpha": [1.3], "beta": [1.0], "instances": 4}
+SOLVER = solver("synthetic")
+TIMED = SOLVER | {"warm_up": 0, "repeats": 1}
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """Instances, cores, and a checkpoint of every learned method."""
-    folder = tmp_path_factory.mktemp("stages")
-    make_instances("socp-small", 2, SIZES, folder / "set.npz")
+    """Instances, their core, and a checkpoint of every learned method."""
+    folder = tmp_path_factory.mktemp("engine")
+    make_instances("synthetic", "socp-small", 2, SIZES, folder / "set.npz")
     # The pair is not the one of F-DRS, so that methods and references differ.
-    tune(folder / "set.npz", [DEPTH], folder / "cores.json", {"alphas": [1.3], "betas": [1.0]})
+    tune("synthetic", folder / "set.npz", DEPTH, ONE_PAIR, folder / "core.json")
     for name in LEARNED:
         trained(folder, f"{name}.pt", name)
     return folder
 
 
-def trained(folder, out, method="RCDRS-Env", recipe="paper", settings=SHORT, seed=0, on=CPU):
-    """The path of a checkpoint, trained now."""
-    files = folder / "set.npz", folder / "cores.json"
-    train_layer(*files, DEPTH, method, recipe, seed, folder / out, settings, on)
+def files(folder):
+    return folder / "set.npz", folder / "core.json"
+
+
+def trained(folder, out, method="RCDRS-Env", by="paper", on=CPU, experiment="synthetic", **parts):
+    """The path of a checkpoint, trained now; in two epochs, if no part of the settings says so."""
+    settings = training(experiment, method, by, **{"recipe": {"epochs": 2}} | parts)
+    run = Run(method, by)
+    train_run(experiment, *files(folder), run, settings, 0, folder / out, on)
     return folder / out
+
+
+def parse(text, experiment="synthetic"):
+    return Asked.parse(text, experiment)
 
 
 def runs(folder, *names):
     return [
-        Run.parse(f"{name}@paper={folder / name}.pt" if name in LEARNED else name)
+        parse(f"{name}@paper={folder / name}.pt" if name in LEARNED else name)
         for name in names or METHODS
     ]
 
 
-def evaluated(folder, which, settings=SHORT, on=CPU, **names):
-    files = folder / "set.npz", folder / "cores.json"
-    return evaluate_runs(*files, DEPTH, which, settings, on, **names)
+def evaluated(folder, which, settings=SOLVER, on=CPU, experiment="synthetic"):
+    return evaluate(experiment, *files(folder), which, settings, on)
 
 
 # Rows and details
+
+
+@pytest.mark.parametrize("needed", ["tune", "solve", "trace"])
+def test_stage_that_an_experiment_does_not_have_is_named(work, tmp_path, needed):
+    (instances, core), grid = files(work), paper().grid.plain()
+    stage, *arguments = {
+        "tune": (tune, instances, DEPTH, grid, tmp_path / "core.json"),
+        "solve": (time_methods, instances, [core], ["full"], {}, CPU),
+        "trace": (trace, instances, core, [], solver("ablation", "full"), CPU),
+    }[needed]
+    message = f"experiment is 'ablation', whose stages have no '{needed}': leave --experiment out"
+    with pytest.raises(ValueError, match=message):
+        stage("ablation", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +123,13 @@ def test_rows_have_exactly_the_keys_and_the_metrics(every):
 @pytest.mark.parametrize("name", METHODS)
 def test_row_is_the_mean_of_the_loaded_layer(work, every, name):
     data = InstanceSet.load(work / "set.npz")
-    core = read_core(work / "cores.json", DEPTH)
-    layer = find_method(name).build(data.A, data.case.cone, DEPTH, core)
+    core = read_core(work / "core.json", "socp-small", 2)
+    assert core == Core(DEPTH, 1.3, 1.0)
+    layer = find_method(name).build(data.A, data.case.cone, core.depth, core.pair)
     if name in LEARNED:
         layer = type(layer).load(work / f"{name}.pt", data.A, data.case.cone, DEPTH)
     row = every[0].set_index("method").loc[name]
-    for metric, values in evaluate(layer, data.test).items():
+    for metric, values in measure(layer, data.test).items():
         assert row[metric] == float(values.double().mean()), metric
 
 
@@ -132,8 +156,9 @@ def test_rows_and_details_come_back_from_their_files(every, tmp_path):
         }
 
 
-def test_label_and_experiment_rename_the_row_and_nothing_else(work, every):
-    rows, details = evaluated(work, runs(work, "RCDRS-Env"), experiment="ablation", label="full")
+def test_variant_without_changes_is_its_method_but_for_the_name(work, every):
+    full = parse(f"full@paper={work / 'RCDRS-Env'}.pt", "ablation")
+    rows, details = evaluated(work, [full], solver("ablation", "full"), experiment="ablation")
     (row,) = rows.to_dict("records")
     plain = every[0].set_index("method").loc["RCDRS-Env"]
     assert (row["experiment"], row["method"], row["recipe"]) == ("ablation", "full", "paper")
@@ -141,15 +166,61 @@ def test_label_and_experiment_rename_the_row_and_nothing_else(work, every):
     assert set(details) == {f"full@paper/{metric}" for metric in METRICS}
 
 
-def test_label_for_two_runs_is_refused(work):
-    with pytest.raises(ValueError, match="label"):
-        evaluated(work, runs(work, "F-DRS", "Grid-DRS"), label="both")
+def test_variant_trains_as_its_method_with_changed_settings(work, tmp_path):
+    copied(work, tmp_path)
+    same, other = (
+        trained(tmp_path, f"{name}.pt", name, experiment="ablation") for name in ("full", "mlp")
+    )
+    assert same.read_bytes() == (work / "RCDRS-Env.pt").read_bytes()
+    assert controller(other) == controller(same) | {"encoder": "mlp"}
+
+
+def test_unknown_variant_is_named():
+    for settings in (training, solver):
+        with pytest.raises(ValueError, match="unknown variant 'half', expected one of full, "):
+            settings("ablation", "half")
+
+
+def test_run_asked_for_twice_is_refused(work):
+    with pytest.raises(ValueError, match="F-DRS@paper is asked for twice"):
+        evaluated(work, runs(work, "F-DRS", "F-DRS"))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("DRS", "unknown method 'DRS', expected one of F-DRS, Grid-DRS, S-ADMM"),
+        ("F-DRS@paper=a.pt", "'F-DRS@paper=a.pt' does not fit F-DRS, expected F-DRS"),
+        ("RCDRS-Env", "'RCDRS-Env' does not fit RCDRS-Env, expected RCDRS-Env@RECIPE=CHECKPOINT"),
+        ("RCDRS-Env@paper", "does not fit RCDRS-Env, expected RCDRS-Env@RECIPE=CHECKPOINT"),
+        ("RCDRS-Env@adam=a.pt", "unknown recipe 'adam', expected one of paper, log_kkt"),
+    ],
+)
+def test_run_that_cannot_be_is_named(text, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("method", "recipe", "complaint"),
+    [
+        ("F-DRS", "paper", "F-DRS has nothing to train"),
+        ("DRS", "paper", "unknown method 'DRS', expected one of F-DRS, Grid-DRS, S-ADMM"),
+        ("RCDRS-Env", "adam", "unknown recipe 'adam', expected one of paper, log_kkt"),
+    ],
+)
+def test_training_that_cannot_be_is_named(work, tmp_path, method, recipe, complaint):
+    settings = training("synthetic", "RCDRS-Env")
+    arguments = (*files(work), Run(method, recipe), settings, 0, tmp_path / "a.pt", CPU)
+    with pytest.raises(ValueError, match=complaint):
+        train_run("synthetic", *arguments)
 
 
 def test_times_have_one_row_a_depth_and_method(work, tmp_path):
-    tune(work / "set.npz", [2, 3], tmp_path / "cores.json", {})
-    files = work / "set.npz", tmp_path / "cores.json"
-    rows = time_methods(*files, [2, 3], ["F-DRS", "RCDRS-Env"], CPU, warm_up=0, repeats=1)
+    cores = [tmp_path / f"K{depth}.json" for depth in (2, 3)]
+    for depth, out in zip((2, 3), cores, strict=True):
+        tune("synthetic", work / "set.npz", depth, ONE_PAIR, out)
+    rows = time_methods("synthetic", work / "set.npz", cores, ["F-DRS", "RCDRS-Env"], TIMED, CPU)
     assert list(rows.columns) == [*KEYS[:-1], "time_ms", "device"]
     assert list(zip(rows["K"], rows["method"], strict=True)) == [
         (2, "F-DRS"),
@@ -164,19 +235,46 @@ def test_times_have_one_row_a_depth_and_method(work, tmp_path):
 # Cores
 
 
-def test_tune_writes_the_core_of_each_depth(work, tmp_path):
-    tune(work / "set.npz", [2, 20], tmp_path / "cores.json", {})
-    validation = InstanceSet.load(work / "set.npz").validation
-    stored = json.loads((tmp_path / "cores.json").read_text())
-    assert list(stored) == ["2", "20"]
-    for depth in (2, 20):
-        alpha, beta = select_core(validation, depth)
-        assert stored[str(depth)] == {"alpha": alpha, "beta": beta}
-        assert read_core(tmp_path / "cores.json", depth) == (alpha, beta)
+@pytest.mark.parametrize("depth", [2, 20])
+def test_tune_writes_the_core_of_a_depth(work, tmp_path, depth):
+    candidates = {"alpha": grid()["alphas"], "beta": grid()["betas"], "instances": 128}
+    tune("synthetic", work / "set.npz", depth, candidates, tmp_path / "core.json")
+    alpha, beta = select_core(InstanceSet.load(work / "set.npz").validation, depth, **grid())
+    stored = json.loads((tmp_path / "core.json").read_text())
+    owner = {"case": "socp-small", "seed": 2}
+    assert stored == owner | {"depth": depth, "alpha": alpha, "beta": beta}
+    assert read_core(tmp_path / "core.json", "socp-small", 2) == (depth, alpha, beta)
 
 
 def test_grid_limits_the_choice(work):
-    assert read_core(work / "cores.json", DEPTH) == (1.3, 1.0)
+    assert read_core(work / "core.json", "socp-small", 2).pair == (1.3, 1.0)
+
+
+def test_core_of_other_instances_is_named(work, tmp_path):
+    message = r"core\.json holds the core of socp-small, seed 2, expected {}: make it with"
+    for case, seed in (("socp-small", 3), ("socp-hard", 2)):
+        with pytest.raises(ValueError, match=message.format(f"{case}, seed {seed}")):
+            read_core(work / "core.json", case, seed)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"alpha": 2.5}, "alpha = 2.5"),
+        ({"beta": "small"}, "'small'"),
+        ({"depth": None}, "NoneType"),
+        ({"seed": ...}, "'seed'"),
+    ],
+)
+def test_file_without_a_core_is_named(work, tmp_path, change, found):
+    stored = json.loads((work / "core.json").read_text()) | change
+    written = json.dumps({key: value for key, value in stored.items() if value is not ...})
+    (tmp_path / "core.json").write_text(written)
+    with pytest.raises(ValueError, match=rf"core\.json does not hold a tuned core.*{found}.*tune"):
+        read_core(tmp_path / "core.json", "socp-small", 2)
+    (tmp_path / "core.json").write_text(written[:-5])
+    with pytest.raises(ValueError, match=r"core\.json does not hold a tuned core"):
+        read_core(tmp_path / "core.json", "socp-small", 2)
 
 
 # Settings
@@ -187,39 +285,37 @@ def controller(path):
 
 
 def test_settings_change_the_controller(work, tmp_path):
-    settings = SHORT | {"controller": {"encoder": "mlp", "hidden": 8}}
+    changed = {"controller": {"encoder": "mlp", "hidden": 8}}
     copied(work, tmp_path)
-    path = trained(tmp_path, "mlp.pt", settings=settings)
+    path = trained(tmp_path, "mlp.pt", **changed)
     assert controller(work / "RCDRS-Env.pt")["encoder"] == "gru"
     assert (controller(path)["encoder"], controller(path)["hidden"]) == ("mlp", 8)
-    run = Run.parse(f"RCDRS-Env@paper={path}")
-    rows, _ = evaluated(tmp_path, [run], settings)
+    run = parse(f"RCDRS-Env@paper={path}")
+    rows, _ = evaluated(tmp_path, [run], solver("synthetic", **changed))
     assert len(rows) == 1
     with pytest.raises(ValueError, match="another method, controller or core"):
-        evaluated(tmp_path, [run], SHORT)
+        evaluated(tmp_path, [run])
 
 
 def test_changes_of_a_method_stand_over_the_settings(work, tmp_path):
     """RCDRS-NoEnv has no envelope whatever the common controller says."""
     copied(work, tmp_path)
-    settings = SHORT | {"controller": {"envelope": {"delta_0": 1.0}}}
-    assert (
-        controller(trained(tmp_path, "a.pt", "RCDRS-NoEnv", settings=settings))["envelope"] is None
-    )
-    path = trained(tmp_path, "b.pt", "RCDRS-Env", settings=settings)
+    changed = {"controller": {"envelope": {"delta_0": 1.0}}}
+    assert controller(trained(tmp_path, "a.pt", "RCDRS-NoEnv", **changed))["envelope"] is None
+    path = trained(tmp_path, "b.pt", "RCDRS-Env", **changed)
     assert controller(path)["envelope"]["delta_0"] == 1.0
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 3])
 def test_curve_has_the_epochs_of_the_settings(work, tmp_path, epochs):
     copied(work, tmp_path)
-    path = trained(tmp_path, "a.pt", settings={"recipe": {"epochs": epochs}})
+    path = trained(tmp_path, "a.pt", recipe={"epochs": epochs})
     assert list(pd.read_csv(path.with_suffix(".csv"))["epoch"]) == list(range(epochs + 1))
 
 
 def curve(folder, **recipe):
     """The training curve with a changed recipe."""
-    path = trained(folder, "a.pt", settings={"recipe": {"epochs": 2, "batch": 4} | recipe})
+    path = trained(folder, "a.pt", recipe={"epochs": 2, "batch": 4} | recipe)
     return pd.read_csv(path.with_suffix(".csv"))
 
 
@@ -249,21 +345,33 @@ def test_finished_training_leaves_no_resume_file(work):
 
 def copied(work, folder):
     """What training needs, in a folder of its own."""
-    for name in ("set.npz", "cores.json"):
+    for name in ("set.npz", "core.json"):
         (folder / name).write_bytes((work / name).read_bytes())
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_recipe_without_changes_is_the_standard_one(name):
-    assert make_recipe(name, {}) == (RECIPES[name], "tuned")
+def lesson_of(work, name, changes):
+    """What RCDRS-Env is trained with, by a recipe with changes."""
+    data, settings = InstanceSet.load(work / "set.npz"), training("synthetic", "RCDRS-Env", name)
+    settings["recipe"] |= changes
+    given = json.loads(json.dumps(settings))
+    found = lesson(data, Run("RCDRS-Env", name), (1.3, 1.0), settings)
+    assert settings == given
+    return found
 
 
-def test_recipe_takes_changes_and_keeps_the_rest():
-    changes = {"epochs": 7, "loss": {"gap": 0.0}, "reference": "base"}
-    recipe, reference = make_recipe("log_kkt", changes)
-    expected = dataclasses.replace(RECIPES["log_kkt"], epochs=7, loss=LogKKTLoss(gap=0.0))
-    assert (recipe, reference) == (expected, "base")
-    assert changes == {"epochs": 7, "loss": {"gap": 0.0}, "reference": "base"}
+@pytest.mark.parametrize(("name", "reference"), [("paper", (1.3, 1.0)), ("log_kkt", None)])
+def test_lesson_is_the_recipe_of_the_configuration(work, name, reference):
+    found = lesson_of(work, name, {})
+    assert (found.recipe, found.reference) == (recipe(name), reference)
+    assert (found.train.batch, found.validation.batch) == (SIZES["train"], SIZES["validation"])
+
+
+def test_lesson_takes_changes_and_keeps_the_rest(work):
+    found = lesson_of(work, "paper", {"epochs": 7, "reference": "base"})
+    assert (found.recipe, found.reference) == (recipe("paper", epochs=7), (1.6, 0.3))
+    weights = vars(log_kkt_loss(gap=0.0))
+    found = lesson_of(work, "log_kkt", {"loss": weights})
+    assert found.recipe == recipe("log_kkt", loss=log_kkt_loss(gap=0.0))
 
 
 @pytest.mark.parametrize(
@@ -274,20 +382,50 @@ def test_recipe_takes_changes_and_keeps_the_rest():
         ("log_kkt", {"loss": {"obj": 1.0}}, "'obj'"),
     ],
 )
-def test_recipe_names_unknown_keys(name, changes, culprit):
+def test_recipe_names_unknown_keys(work, name, changes, culprit):
     with pytest.raises((TypeError, ValueError), match=culprit):
-        make_recipe(name, changes)
+        lesson_of(work, name, changes)
 
 
-def test_recipe_names_an_unknown_reference():
+def test_recipe_names_an_unknown_reference(work):
     with pytest.raises(ValueError, match=r"'Tuned'.*base.*tuned"):
-        make_recipe("paper", {"reference": "Tuned"})
+        lesson_of(work, "paper", {"reference": "Tuned"})
+    with pytest.raises(ValueError, match=r"'tuned'.*none for the recipe log_kkt"):
+        lesson_of(work, "log_kkt", {"reference": "tuned"})
 
 
 def test_settings_name_an_unknown_section(work, tmp_path):
     copied(work, tmp_path)
-    with pytest.raises(ValueError, match="'recipes'"):
-        trained(tmp_path, "a.pt", settings=SHORT | {"recipes": {"epochs": 1}})
+    with pytest.raises(ValueError, match="unknown 'recipes', expected controller, recipe"):
+        trained(tmp_path, "a.pt", recipes={"epochs": 1})
+    with pytest.raises(ValueError, match="unknown 'recipe', expected controller"):
+        evaluated(work, runs(work), training("synthetic", "RCDRS-Env"))
+    with pytest.raises(ValueError, match="missing 'controller', expected controller"):
+        evaluated(work, runs(work), {})
+    with pytest.raises(ValueError, match="missing 'repeats', 'warm_up', expected controller"):
+        time_methods("synthetic", work / "set.npz", [work / "core.json"], ["F-DRS"], SOLVER, CPU)
+    with pytest.raises(ValueError, match="unknown 'alphas', expected alpha, beta, instances"):
+        tune("synthetic", work / "set.npz", DEPTH, ONE_PAIR | {"alphas": [1.0]}, tmp_path / "c")
+
+
+def test_experiment_without_a_reference_is_named(work, tmp_path):
+    with pytest.raises(ValueError, match=r"set\.npz is of synthetic, whose rows compare with no"):
+        make_reference("synthetic", *files(work), 50, tmp_path / "reference.npz")
+
+
+def test_trace_has_the_actions_and_the_curve_of_each_run(work):
+    rows = trace("synthetic", *files(work), runs(work, *LEARNED), SOLVER, CPU)
+    assert list(rows.columns) == [*KEYS, "series", "step", "low", "middle", "high"]
+    assert set(rows["experiment"]) == {"trace"}
+    for name, found in rows.groupby("method"):
+        steps = {series: list(part["step"]) for series, part in found.groupby("series")}
+        actions = {} if name == "L-PDHG" else {key: [0, 1, 2, 3] for key in ("alpha", "beta")}
+        assert steps == actions | {"loss": [1, 2], "merit": [0, 1, 2]}
+        curve = pd.read_csv(work / f"{name}.csv")
+        merits = found[found["series"] == "merit"]["middle"]
+        assert list(merits) == list(curve["merit"])
+    with pytest.raises(ValueError, match="F-DRS learns nothing: there is nothing to trace"):
+        trace("synthetic", *files(work), runs(work, "F-DRS"), SOLVER, CPU)
 
 
 # Devices
@@ -388,12 +526,11 @@ def test_method_leaves_no_tensor_behind(mixed, name):
 def test_stages_leave_no_tensor_behind(work, tmp_path, name, recipe):
     copied(work, tmp_path)
     with Accelerator(rank=32):
-        path = trained(tmp_path, "a.pt", name, recipe, {"recipe": {"epochs": 1}}, on=META)
+        path = trained(tmp_path, "a.pt", name, recipe, META, recipe={"epochs": 1})
         # The weights of a meta layer are no numbers, so the checkpoint is the real one.
-        run = Run.parse(f"{name}@paper={work / name}.pt")
-        rows, _ = evaluated(tmp_path, [run], on=META)
-        files = tmp_path / "set.npz", tmp_path / "cores.json"
-        times = time_methods(*files, [DEPTH], [name], META, warm_up=0, repeats=1)
+        rows, _ = evaluated(tmp_path, runs(work, name), on=META)
+        given = tmp_path / "set.npz", [tmp_path / "core.json"]
+        times = time_methods("synthetic", *given, [name], TIMED, META)
     assert path.exists()
     assert len(rows) == len(times) == 1
 
@@ -404,14 +541,13 @@ def test_encoders_leave_no_tensor_behind(work, tmp_path, encoder):
     features = ["con", "eq", "alpha"]
     changed = {"encoder": encoder, "features": features, "controls": ["alpha"]}
     with Accelerator(rank=32):
-        settings = {"controller": changed, "recipe": {"epochs": 1}}
-        trained(tmp_path, "a.pt", settings=settings, on=META)
+        trained(tmp_path, "a.pt", on=META, controller=changed, recipe={"epochs": 1})
 
 
 def test_selection_of_the_core_leaves_no_tensor_behind(mixed):
     _, there = mixed
     with Accelerator(rank=3):  # the one whole number asked for is the place of the best pair
-        assert select_core(there.validation, DEPTH, (1.3, 1.6), (0.1, 0.3)) == (1.6, 0.3)
+        assert select_core(there.validation, DEPTH, (1.3, 1.6), (0.1, 0.3), 4) == (1.6, 0.3)
 
 
 def test_divergence_is_reported_on_a_gpu():

@@ -1,0 +1,97 @@
+"""What a result is of, and so what its file is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Where each kind of result is kept in the folder of a run.
+PATHS = {
+    "instances": "instances/{case}-{seed}.npz",
+    "cores": "cores/{case}-{seed}-K{K}.json",
+    "references": "references/{case}-{seed}.npz",
+    "checkpoints": "checkpoints/{recipe}/{method}/{case}-{seed}-K{K}.pt",
+    "rows": "{experiment}/{case}-{seed}-K{K}/{method}@{recipe}.csv",
+    "times": "timing/{case}-{seed}.csv",
+    "traces": "traces/{case}-{seed}-K{K}.csv",
+}
+SETTING = "{experiment}/{case}-{seed}-K{K}.csv"
+#: What may stand in each place: also the constraints of the workflow's wildcards.
+PARTS = {
+    "experiment": "[a-z]+",
+    "case": "[a-z]+(-[a-z]+)?",
+    "seed": r"\d+",
+    "K": r"\d+",
+    "method": "[A-Za-z_-]+",
+    "recipe": "[a-z_]+",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """One result: its kind, and the part of this that its file is named after.
+
+    `recipe` is how a method was trained; one that learns nothing is as the paper has it.
+    """
+
+    kind: str
+    experiment: str
+    case: str
+    seed: int
+    K: int = 0
+    method: str = ""
+    recipe: str = "paper"
+
+    def path(self) -> str:
+        """Below the folder of a run, as ``synthetic/socp-hard-0-K20/RCDRS-Env@paper.csv``."""
+        return PATHS[self.kind].format(**vars(self))
+
+    def __str__(self) -> str:
+        return self.path()
+
+    @property
+    def run(self) -> str:
+        """``METHOD@RECIPE``."""
+        return f"{self.method}@{self.recipe}"
+
+    @property
+    def family(self) -> str:
+        return self.case.partition("-")[0]
+
+    @property
+    def scale(self) -> str:
+        return self.case.partition("-")[2] or "-"
+
+    def released(self) -> str:
+        """Below the folder of a release, which keeps the rows of a setting in one file."""
+        return (SETTING if self.kind == "rows" else PATHS[self.kind]).format(**vars(self))
+
+    @staticmethod
+    def of_row(row: Mapping[Any, Any]) -> Key:
+        """The key of a line of a seed-level CSV."""
+        case = row["family"] if row["scale"] == "-" else f"{row['family']}-{row['scale']}"
+        names = (str(row["experiment"]), str(case), int(str(row["seed"])), int(str(row["K"])))
+        return Key("rows", *names, str(row["method"]), recipe_of(str(row["recipe"])))
+
+
+def recipe_of(written: str) -> str:
+    """What learns nothing has the recipe "-" in files; it belongs to the paper's recipe, since the
+    paper's tables show it beside what is learned."""
+    return "paper" if written == "-" else written
+
+
+def parse(path: str) -> dict[str, Any]:
+    """The kind of result that a path is of, and what stands in its places.
+
+    That of a whole setting, as a release has it, is of rows without a method.
+    """
+    for kind, pattern in (*PATHS.items(), ("rows", SETTING)):
+        form = re.sub(r"\\{(\w+)\\}", lambda m: f"(?P<{m[1]}>{PARTS[m[1]]})", re.escape(pattern))
+        if found := re.fullmatch(form, path):
+            numbers = {
+                name: int(x) for name, x in found.groupdict().items() if name in ("seed", "K")
+            }
+            return {"kind": kind} | found.groupdict() | numbers
+    raise ValueError(f"{path} is no result of a run, expected one of {', '.join(PATHS.values())}.")

@@ -1,0 +1,60 @@
+"""The causal residual feedback controller: features -> encoder -> head -> admissible action."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rcdrs.controller.actions import ActionMap
+from rcdrs.controller.config import SCHEDULE, ControllerConfig
+from rcdrs.controller.encoders import ENCODERS, Head
+from rcdrs.controller.features import features
+from rcdrs.solver.fused import Observation, Transition
+
+
+class Controller(nn.Module):
+    """The policy ``pi_theta``; until trained it returns the core at every step."""
+
+    def __init__(
+        self, config: ControllerConfig, core: tuple[float, float, float], depth: int
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.map = ActionMap(core, config.controls, config.envelope, config.ranges, config.growth)
+        start = self.map.raw_core()
+        if config.encoder == SCHEDULE:
+            self.schedule = nn.Parameter(start.repeat(depth, 1))
+        else:
+            self.encoder = ENCODERS[config.encoder](len(config.features), config.hidden)
+            self.head = Head(config.hidden, start)
+
+    def forward(
+        self,
+        transition: Transition,
+        seen: Observation,
+        before: Observation,
+        previous: Tensor,
+        memory: Any,
+        k: int,
+        depth: int,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
+        """For step k of `depth`: the action ``l_k`` (batch, 3), its alpha and beta (batch,), and
+        the encoder's memory."""
+        if self.config.encoder == SCHEDULE:
+            # Beyond the trained depth the last action goes on.
+            raw = self.schedule[min(k, len(self.schedule) - 1)].expand_as(previous)
+        else:
+            kept = self.config.features
+            phi = features(transition, seen, before, previous, self.map.base, k, depth, kept)
+            hidden, memory = self.encoder(phi, memory)
+            raw = self.head(hidden)
+        action, alpha, beta = self.map(raw, previous, k)
+        return action, (alpha, beta), memory
+
+
+def split_action(action: Tensor) -> tuple[Tensor, Tensor]:
+    """``(alpha, beta)`` of an action ``(log rho, alpha, log beta)``, each (batch,)."""
+    # Contiguous: they multiply every row of a batch-last array.
+    return action[:, 1].contiguous(), torch.exp(action[:, 2])

@@ -1,0 +1,1 @@
+"""The ablations: one component of controller, features or loss changed at a time."""

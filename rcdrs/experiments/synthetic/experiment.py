@@ -1,0 +1,33 @@
+"""The synthetic benchmarks in the configuration: families, scales and depths."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from rcdrs.experiments import base
+from rcdrs.experiments.settings import Controlled, ExperimentSection, Many, Scale, Some
+
+#: A family is a name in `instances.CASES`; an unknown one stops its first job.
+Family = Annotated[str, Field(pattern="^[a-z]+$")]
+Method = Literal["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "L-PDHG", Controlled]
+
+
+class Section(ExperimentSection):
+    families: Many[Family]
+    scales: Many[Scale]
+    methods: Many[Method]
+    extended: Some[Controlled]
+
+
+class Experiment(base.Experiment):
+    """Every method on every family and scale."""
+
+    name = "synthetic"
+    Section = Section
+    learned = ("L-PDHG", *get_args(Controlled))
+
+    @property
+    def cases(self) -> list[str]:
+        return [f"{f}-{s}" for f in self.section.families for s in self.section.scales]

@@ -1,0 +1,143 @@
+"""Every table by name: what it needs, its cells, its files.
+
+needs("synthetic_k20", config)              the results that it is made of
+files(plan, "rows", "synthetic_k20")        where these are
+values("synthetic_k20", config, results)    its cells, and the rows behind each
+render("synthetic_k20", config, results)    {"synthetic_k20.tex": ..., "synthetic_k20.csv": ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import jinja2
+
+from rcdrs.artifact.config import Config
+from rcdrs.artifact.key import Key
+from rcdrs.artifact.plan import Plan
+from rcdrs.experiments.dispatch.experiment import SOLVABLE
+from rcdrs.reporting.render import LATEX
+from rcdrs.reporting.results import TIME, Questions, Results
+from rcdrs.reporting.tables.base import TEMPLATES, Cell, Table, layout, spread
+from rcdrs.reporting.tables.configuration import (
+    Benchmarks,
+    DispatchParameters,
+    Hyperparameters,
+    Protocol,
+)
+from rcdrs.reporting.tables.coverage import Coverage, Settings
+from rcdrs.reporting.tables.methods import Hard, Methods
+from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
+
+#: The columns of the paper's tables.
+SOLUTION = (*CERTIFICATES, TIME)
+DECISION = ("Regret", "r_p", "r_d", "r_gap", "Dist")
+OPERATION = ("CostGap", "Eq", "Shed", "Curt", "Reserve", "Emerg", "Pass")
+#: Of an experiment that the paper does not have: a line as `Methods("it", "it", METRICS,
+#: template="methods")` is all that it takes.
+_TABLES: tuple[Table, ...] = (
+    Hard("synthetic_k20", "synthetic", SOLUTION, depth=20, template="synthetic"),
+    Hard("synthetic_k5", "synthetic", SOLUTION, depth=5, template="synthetic"),
+    LogKKT("synthetic_log_kkt"),
+    Ablation("ablation_main", full=False, template="ablation"),
+    Ablation("ablation_full", full=True, template="ablation"),
+    Coverage("coverage", recipe="paper"),
+    Coverage("coverage_log_kkt", recipe="log_kkt", template="coverage"),
+    Settings("settings", recipe="paper"),
+    Settings("settings_log_kkt", recipe="log_kkt", template="settings"),
+    Methods("dfl_k20", "dfl", (*DECISION, TIME), depth=20, template="dfl"),
+    Methods("dfl_k5_k10_k15", "dfl", ("Regret", "Eq", "Dist", TIME), but=20, template="dfl"),
+    Methods("dfl_extended", "dfl", DECISION, extended=True),
+    Methods("dispatch_k15", "dispatch", (*OPERATION, TIME), depth=15, template="dispatch"),
+    Methods("dispatch_k5_k10", "dispatch", (*OPERATION, TIME), but=15, template="dispatch"),
+    Methods(
+        "dispatch_extended",
+        "dispatch",
+        ("OptGap", *OPERATION),
+        case=SOLVABLE,
+        extended=True,
+        template="dispatch",
+    ),
+    DispatchParameters("dispatch_parameters"),
+    Protocol("protocol"),
+    Benchmarks("benchmarks"),
+    Hyperparameters("hyperparameters"),
+)
+TABLES = {table.name: table for table in _TABLES}
+
+
+def find_table(name: str) -> Table:
+    if name not in TABLES:
+        raise ValueError(f"unknown table {name!r}, expected one of {', '.join(TABLES)}.")
+    return TABLES[name]
+
+
+def needs(name: str, config: Config) -> list[Key]:
+    """The rows and times behind a table, found by asking for its cells; an error where the
+    configuration lacks what it is about."""
+    table, questions = find_table(name), Questions(config.seeds)
+    if table.measured:
+        table.cells(config, questions)
+    return list(questions.asked)
+
+
+def files(plan: Plan, kind: str, *names: str) -> list[Path]:
+    """The files behind tables, released or computed: rows, times, or the details beside rows, which
+    a release may lack."""
+    asked = dict.fromkeys(key for name in names for key in needs(name, plan.config))
+    if kind != "details":
+        return [Path(path) for path in plan.results(key for key in asked if key.kind == kind)]
+    beside = [path.with_suffix(".npz") for path in files(plan, "rows", *names)]
+    return [path for path in beside if path.is_relative_to(plan.folder) or path.exists()]
+
+
+def available(name: str, config: Config) -> list[Key]:
+    """The same, and nothing where the configuration leaves the table out."""
+    try:
+        return needs(name, config)
+    except (ValueError, KeyError):
+        return []
+
+
+def values(name: str, config: Config, results: Results | None = None) -> list[Cell]:
+    return find_table(name).cells(config, results or Results(None, None, config.seeds))
+
+
+def render(
+    name: str, config: Config, results: Results | None = None, templates: Path = TEMPLATES
+) -> dict[str, str]:
+    """File name -> content: the table in LaTeX, and as data."""
+    table, results = find_table(name), results or Results(None, None, config.seeds)
+    cells = table.cells(config, results)
+    context = {"name": name, "blocks": layout(cells), "spread": spread(config)}
+    context |= table.context(config, results, cells)
+    tex = _environment(templates).get_template(table.templates()[0]).render(context)
+    return {f"{name}.tex": tex, f"{name}.csv": table.csv(cells)}
+
+
+def preview(files: Iterable[Path], templates: Path = TEMPLATES) -> str:
+    """One document that shows the tables in the given .tex files."""
+    paths = [Path(file).as_posix() for file in files]
+    return _environment(templates).get_template("preview.tex.j2").render(files=paths)
+
+
+def _environment(templates: Path) -> jinja2.Environment:
+    r"""Templates in which LaTeX stays LaTeX: \VAR{}, \BLOCK{}, \#{}; a missing value fails."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        block_start_string=r"\BLOCK{",
+        block_end_string="}",
+        variable_start_string=r"\VAR{",
+        variable_end_string="}",
+        comment_start_string=r"\#{",
+        comment_end_string="}",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"text": LATEX.text, "metric": LATEX.metric, "head": LATEX.head}
+    environment.filters["row"] = lambda cells: " & ".join(cell.show(LATEX) for cell in cells)
+    return environment

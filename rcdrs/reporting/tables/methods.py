@@ -1,0 +1,97 @@
+"""The tables that have a row for every method of an experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from rcdrs.artifact.config import Config
+from rcdrs.experiments.base import experiments
+from rcdrs.reporting.formatting import (
+    FAMILIES,
+    FOUR_DECIMALS,
+    MILLISECONDS,
+    SCIENTIFIC,
+    THREE_DECIMALS,
+)
+from rcdrs.reporting.results import TIME, Results
+from rcdrs.reporting.tables.base import Cell, Table, bold_best, measured, require
+
+#: How the paper prints what is not a residual.
+STYLES = {"Regret": FOUR_DECIMALS, "Dist": FOUR_DECIMALS, "Curt": THREE_DECIMALS}
+STYLES |= {"Pass": THREE_DECIMALS, TIME: MILLISECONDS}
+#: Family, scale and number of steps.
+Setting = tuple[str, str, int]
+#: The families of the certificate-based tables, at hard scale.
+BENCHMARKS = ("socp", "mixed")
+
+
+@dataclass(frozen=True)
+class Methods(Table):
+    """The methods of an experiment, which is also a section of the configuration: a block for each
+    setting, and in it the best of each column bold.
+
+    depth, but: at one depth, at all but one, or at all.
+    case: one of the experiment's; by default its first, which is behind the paper's tables.
+    extended: with what goes beyond the paper.
+    """
+
+    experiment: str
+    metrics: tuple[str, ...]
+    depth: int | None = None
+    but: int | None = None
+    case: str = ""
+    extended: bool = False
+
+    def settings(self, config: Config) -> dict[str, Setting]:
+        """By the label of the block."""
+        experiment = experiments()[self.experiment](config)
+        every = [K for K in experiment.depths if self.but != K]
+        shown = every if self.depth is None else [self.depth]
+        require(self.name, config, self.experiment, depths=shown)
+        case = self.case or experiment.cases[0]
+        if case not in experiment.cases:
+            raise ValueError(
+                f"table {self.name} is about {case}, but the configuration has "
+                f"{', '.join(experiment.cases)}: add it there (workflow/config/, or --config), or "
+                "leave the table out."
+            )
+        family, _, scale = case.partition("-")
+        return {f"K={K}": (family, scale or "-", K) for K in shown}
+
+    def methods(self, config: Config) -> list[tuple[str, str]]:
+        """(method, recipe) of each row."""
+        part = getattr(config, self.experiment)
+        rows = [(method, "paper") for method in part.methods]
+        if self.extended:
+            rows += [(method, "log_kkt") for method in part.extended]
+            rows += [(method, "paper") for method in getattr(part, "exact", ())]
+        return rows
+
+    def cells(self, config: Config, results: Results) -> list[Cell]:
+        cells = []
+        for label, setting in self.settings(config).items():
+            block = []
+            for (method, recipe), metric in product(self.methods(config), self.metrics):
+                found = results.statistic(metric, *setting, method, recipe, self.experiment)
+                row = method if recipe == "paper" else f"{method}, {recipe}"
+                block.append(measured(row, metric, found, STYLES.get(metric, SCIENTIFIC), label))
+            cells += bold_best(block)
+        return cells
+
+    def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
+        timed = [key for cell in cells if cell.metric == TIME for key in cell.keys]
+        _, scale, K = next(iter(self.settings(config).values()))
+        device = results.device(timed) if timed else ""
+        shown = {"experiment": self.experiment, "metrics": self.metrics, "device": device}
+        return shown | {"scale": scale, "depth": K}
+
+
+class Hard(Methods):
+    """Tables 1 and 8: the hard benchmarks at one depth."""
+
+    def settings(self, config: Config) -> dict[str, Setting]:
+        assert self.depth is not None
+        require(self.name, config, families=BENCHMARKS, scales=["hard"], depths=[self.depth])
+        return {FAMILIES[family]: (family, "hard", self.depth) for family in BENCHMARKS}
