@@ -36,5 +36,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import on first use: torch takes seconds, and `rcdrs --help` should not."""
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        try:
+            return getattr(import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as error:
+            remedy = "install the paper's packages with pip install 'rcdrs[paper]'"
+            raise ImportError(f"rcdrs.{name} needs {error.name}: {remedy}.") from error
     raise AttributeError(f"module 'rcdrs' has no attribute {name!r}")

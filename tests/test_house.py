@@ -96,16 +96,29 @@ def test_experiments_do_not_know_each_other_but_for_the_benchmarks():
 PAPER = ("snakemake", "pandas", "matplotlib", "jinja2", "scipy", "pydantic", "yaml", "clarabel")
 
 
+def without_the_paper(code):
+    start = f"import sys; sys.modules |= dict.fromkeys({PAPER!r})\n"
+    command = [sys.executable, "-c", start + code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
 def test_layer_works_without_the_paper():
-    code = f"""
-import sys
-sys.modules |= dict.fromkeys({PAPER!r})
+    done = without_the_paper("""
 import torch, rcdrs
 from rcdrs.cones import Nonneg, Product, SecondOrder
 A = torch.randn(4, 12, generator=torch.Generator().manual_seed(0))
 layer = rcdrs.RCDRSLayer(A, Product([Nonneg(4), SecondOrder(4, 2)]), depth=3)
 solution = layer(torch.ones(2, 4), torch.ones(2, 12))
 (solution.x.sum() + solution.gap.sum()).backward()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+""")
     assert done.returncode == 0, done.stderr
+
+
+def test_what_needs_the_paper_says_so():
+    done = without_the_paper("from rcdrs.cli.main import main; sys.exit(main(['status']))")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "is missing: install the paper's packages with pip install 'rcdrs[paper]'.\n"
+    )
+    done = without_the_paper("import rcdrs; rcdrs.pretrained")
+    assert "ImportError: rcdrs.pretrained needs" in done.stderr

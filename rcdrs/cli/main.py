@@ -65,6 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError) as error:
         print(f"rcdrs {options.command}: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        if (error.name or "rcdrs").startswith("rcdrs"):
+            raise
+        remedy = "install the paper's packages with pip install 'rcdrs[paper]'"
+        print(f"rcdrs {options.command}: {error.name} is missing: {remedy}.", file=sys.stderr)
+        return 2
     except RuntimeError as error:
         from rcdrs.training.loop import TrainingDiverged
 
