@@ -119,12 +119,12 @@ def source(plan: Plan) -> str:
     entries = plan.released.entries.values()
     places = {f"{entry.get('host', '?')} (torch {entry.get('torch', '?')})" for entry in entries}
     text = (
-        f"numbers come from {count(found['current'], 'released result')} in "
-        f"{plan.released.folder}, computed on {', '.join(sorted(places))}; to compute them here, "
-        "add --config results=recompute"
+        f"numbers come from {count(found['current'], 'released result')} in results/released, "
+        f"computed on {', '.join(sorted(places))}; to compute them here, add --config "
+        "results=recompute"
     )
     if found["stale"]:
-        text += f"; {found['stale']} more are of other code or settings and not used"
+        text += f"; {found['stale']:,} more do not hold here"
     return text + "."
 
 
