@@ -139,9 +139,7 @@ def test_recipe_has_no_numbers_of_its_own():
     assert list(fields) == [field.name for field in dataclasses.fields(Recipe)][1:]
 
 
-@pytest.mark.parametrize(
-    "select", [grid_drs.select_core, dfl_methods.select_core, dispatch_methods.select_core]
-)
+@pytest.mark.parametrize("select", [grid_drs.select_core, dispatch_methods.select_core])
 def test_grid_stands_in_the_configuration_alone(select):
     assert not defaults(select).keys() & {"depth", "alphas", "betas", "scored"}
 
@@ -191,8 +189,8 @@ def test_names_of_decision_methods_are_the_registries():
     assert names(dfl.Method) == config.dfl.methods
     assert set(names(dfl.Method)) == set(known)
     assert set(names(dfl.Controlled)) == {name for name, found in known.items() if found.controlled}
-    assert names(dfl.Exact) == [f"{name}{dfl.EXACT}" for name in names(dfl.Method)]
-    assert set(dfl_stages.METHODS) == {*known, *names(dfl.Exact)}
+    assert list(dfl.SOLVED) == [f"{name}{dfl.EXACT}" for name in names(dfl.Method)]
+    assert set(dfl_stages.METHODS) == {*known, *dfl.SOLVED}
     assert set(dfl.LAYERS) == {method.layer for method in known.values() if method.controlled}
     for name, method in known.items():
         layer = Run(method.layer) if method.controlled else None
