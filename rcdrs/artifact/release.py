@@ -167,7 +167,8 @@ def release(
             continue
         name = rows.relative_to(run).as_posix()
         key, source = key_of(**_places(rows, name)), read_origin(rows)
-        if not current(key) or not current(key).items() <= source["digests"].items():
+        digests = current(key)
+        if not digests or not digests.items() <= source["digests"].items():
             told["stale"].append(name)
             continue
         parts = {key: rows} | _layer(run, key, rows)

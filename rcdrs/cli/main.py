@@ -43,7 +43,7 @@ for the code of COMMIT hold for the code that is checked out.  If anything diffe
 nothing changes.
 
 example: commit the change, then
-  rcdrs verify --base v1.0 --keep /tmp/verified
+  rcdrs verify --base v1.0 --keep ../verified
 """
 
 

@@ -172,8 +172,9 @@ def explain(options: argparse.Namespace) -> None:
             print(shown.to_string(index=False, float_format="{:.3g}".format))
             for row in behind.to_dict("records"):
                 key = _key_of(plan, {str(name): value for name, value in row.items()})
-                told = {k: v for k, v in plan.origin(key).items() if k not in ("sha256", "digests")}
-                digests = plan.origin(key).get("digests", {})
+                origin = plan.origin(key)
+                told = {k: v for k, v in origin.items() if k not in ("sha256", "digests")}
+                digests = origin.get("digests", {})
                 part = key.run if key.kind == "rows" else f"{row['method']} K{row['K']}"
                 print(f"  {row['source']}: {json.dumps(told | {part: digests.get(part)})}")
 
