@@ -1,4 +1,4 @@
-"""Settings, the paper's numbers and the small random programs that several test files share."""
+"""Settings, the paper's numbers and the small problems that several test files share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from rcdrs.artifact.config import PAPER, Config, load
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.experiments.base import Run, experiments
+from rcdrs.experiments.dispatch.network import Battery, Generator, Line, Network, Site
 from rcdrs.experiments.settings import Plain, merge
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.training.loop import Recipe
@@ -27,6 +28,15 @@ settings.load_profile("rcdrs")
 
 INF = math.inf
 ROOT = Path(__file__).parents[1]
+#: Three buses in a row and one in a loop, four periods: all kinds of devices, and fast.
+TINY_NETWORK = Network(
+    loads=(0.2, 0.3, 0.25),
+    lines=(Line(0, 1, 4.0, 0.5), Line(1, 2, 3.0, 0.4), Line(2, 0, 2.0, 0.3)),
+    generators=(Generator(0, 0.9, 0.1, 1.0),),
+    batteries=(Battery(1, 0.2, 0.25, 0.1, 0.8, initial=0.4, discharge_efficiency=0.9),),
+    sites=(Site(2, 0.5, "solar"), Site(0, 0.3, "wind")),
+    horizon=4,
+)
 
 
 @cache

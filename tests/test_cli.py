@@ -46,14 +46,6 @@ def short(name: str = "paper", /, **changes: object) -> str:
     return json.dumps(merge({"controller": CONTROLLER, "recipe": schedule}, changes))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def undo():
-    """What `main` sets in the process is undone at the end."""
-    yield
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(False)
-
-
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     """Instances, cores of depth 3 and 4, and at depth 3 a checkpoint of every learned method."""
