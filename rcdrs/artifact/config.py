@@ -15,7 +15,8 @@ from pydantic import ValidationError, create_model
 from rcdrs.experiments.base import experiments
 from rcdrs.experiments.settings import Common, Plain, Section, merge
 
-#: In a checkout.
+#: The checkout that this package is in, and in any the configuration of the paper.
+ROOT = Path(__file__).parents[2]
 PAPER = "workflow/config/paper.yaml"
 
 Config = Common

@@ -19,6 +19,7 @@ from snakemake.logging import logger
 from rcdrs.artifact import slurm
 from rcdrs.artifact.console import tell
 from rcdrs.artifact.plan import Plan
+from rcdrs.artifact.release import RELEASED
 from rcdrs.artifact.times import count
 
 #: A disk with less is as good as full.
@@ -119,7 +120,7 @@ def source(plan: Plan) -> str:
     entries = plan.released.entries.values()
     places = {f"{entry.get('host', '?')} (torch {entry.get('torch', '?')})" for entry in entries}
     text = (
-        f"numbers come from {count(found['current'], 'released result')} in results/released, "
+        f"numbers come from {count(found['current'], 'released result')} in {RELEASED}, "
         f"computed on {', '.join(sorted(places))}; to compute them here, add --config "
         "results=recompute"
     )

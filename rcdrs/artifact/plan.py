@@ -17,7 +17,7 @@ from typing import Any
 from rcdrs.artifact.config import PAPER, Config, ConfigError, check, load, typed
 from rcdrs.artifact.digest import settings_digest, stage_digest
 from rcdrs.artifact.key import Key
-from rcdrs.artifact.release import Released, read_origin
+from rcdrs.artifact.release import RELEASED, Released, read_origin
 from rcdrs.experiments.base import Experiment, Run, experiment_of, experiments
 from rcdrs.experiments.settings import Plain
 
@@ -50,15 +50,15 @@ class Plan:
         return Plan(check(typed(config)), Path(root))
 
     @staticmethod
-    def read(root: str | Path, *changes: Path) -> Plan:
-        """The paper's configuration, and files over it."""
+    def read(root: str | Path, *changes: Path | None) -> Plan:
+        """The paper's configuration, and files over it, where some are named."""
         root = Path(root)
         if not (root / PAPER).exists():
             raise ConfigError(
                 f"{root} is no checkout, it has no {PAPER}: run this in one, or install from one "
                 "with `pip install -e .`."
             )
-        return Plan(load(root / PAPER, *changes), root)
+        return Plan(load(root / PAPER, *filter(None, changes)), root)
 
     def check_name(self) -> None:
         """Other settings than the paper's need a name of their own: they are not its results."""
@@ -273,7 +273,7 @@ class Plan:
 
     @cached_property
     def released(self) -> Released:
-        return Released.read(self.root / "results/released")
+        return Released.read(self.root / RELEASED)
 
 
 def _of_run(key: Key, kind: str, run: Run) -> Key:

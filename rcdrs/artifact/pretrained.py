@@ -6,12 +6,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from rcdrs.artifact.config import ROOT
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.release import LAYER_SEED, LAYERS
+from rcdrs.artifact.release import LAYER_SEED, LAYERS, RELEASED
 from rcdrs.experiments.engine import stages_of
 from rcdrs.layer import RCDRSLayer
-
-ROOT = Path(__file__).parents[2]
 
 
 class NotReleased(ValueError):
@@ -39,7 +38,7 @@ def pretrained(
         >>> layer, data = rcdrs.pretrained("socp-hard", depth=20)
         >>> solution = layer(data.test.program.b, data.test.program.c)
     """
-    if not (Path(root) / "results/released").exists():
+    if not (Path(root) / RELEASED).exists():
         raise NotReleased(f"{root} is not a checkout: trained layers are released with the code.")
     if method not in LAYERS:
         raise ValueError(f"method is {method!r}, expected one of {', '.join(LAYERS)}.")

@@ -22,6 +22,8 @@ from rcdrs.artifact.key import Key, parse
 from rcdrs.artifact.times import benchmark_seconds
 from rcdrs.files import replacing
 
+#: In a checkout.
+RELEASED = "results/released"
 MANIFEST = "manifest.json"
 #: By part of a file, a run or the times of a method: ``CODE SETTINGS``.
 Digests = dict[str, str]
@@ -50,7 +52,7 @@ class Released:
         path = Path(folder) / MANIFEST
         if not path.exists():
             return Released(Path(folder))
-        remedy = "restore it with `git checkout -- results/released`"
+        remedy = f"restore it with `git checkout -- {RELEASED}`"
         try:
             stored = json.loads(path.read_text())
             if "files" not in stored:

@@ -31,13 +31,16 @@ from typing import Any
 import numpy as np
 import yaml
 
+from rcdrs.artifact import release
+from rcdrs.artifact.config import PAPER
 from rcdrs.artifact.key import Key
-from rcdrs.artifact.release import Released
+from rcdrs.artifact.release import RELEASED, Released
 
-#: In a checkout: what decides the numbers of a run, and the configurations that are compared.
+#: In a checkout: what decides the numbers of a run, the sample that is computed, and what it is
+#: computed for.
 CODE = ("Snakefile", "rcdrs", "workflow")
-PAPER, SAMPLE = "workflow/config/paper.yaml", "workflow/config/sample.yaml"
-MANIFEST = "results/released/manifest.json"
+SAMPLE = "workflow/config/sample.yaml"
+MANIFEST = f"{RELEASED}/{release.MANIFEST}"
 #: What a sample has to hold, or it shows nothing: arrays of instances and references, tuned cores,
 #: trained weights, lines of training curves, rows, their values by instance, lines of traces.
 KINDS = ("array", "core", "weights", "curve", "row", "detail", "trace")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from rcdrs.artifact.config import ROOT
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.schedule import Schedule, longest_chain, makespan, planned
 from rcdrs.artifact.times import (
@@ -21,9 +22,7 @@ from rcdrs.artifact.times import (
     write,
 )
 
-#: The checkout.
-ROOT = Path(__file__).parents[2]
-#: In it, how a cluster gets the jobs.
+#: In a checkout, how a cluster gets the jobs.
 PROFILE = "workflow/profiles/slurm/config.yaml"
 
 

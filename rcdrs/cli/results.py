@@ -12,17 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from rcdrs.artifact.config import Config, check, model
+from rcdrs.artifact.config import ROOT, Config, check, model
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
+from rcdrs.artifact.release import RELEASED
 from rcdrs.artifact.release import release as copy_current
 from rcdrs.files import replacing
 from rcdrs.reporting import tables
 from rcdrs.reporting.render import PLAIN
 from rcdrs.reporting.results import Results, read_rows
-
-#: The checkout.
-ROOT = Path(__file__).parents[2]
 
 
 def table(options: argparse.Namespace) -> None:
@@ -100,8 +98,8 @@ def preview(options: argparse.Namespace) -> None:
 
 
 def release(options: argparse.Namespace) -> None:
-    plan, paper = _plan(options), Plan.read(ROOT)
-    folder = ROOT / "results/released"
+    plan, paper = Plan.read(ROOT, options.configfile), Plan.read(ROOT)
+    folder = ROOT / RELEASED
     # Whatever run a result is from, released it stands for the paper's.
     told = copy_current(Path(plan.folder), folder, paper.key, paper.known_digests)
     for state, names in told.items():
@@ -117,12 +115,12 @@ def release(options: argparse.Namespace) -> None:
 def compare(options: argparse.Namespace) -> None:
     from rcdrs.reporting.compare import compare as differences
 
-    table = differences(options.run_folder, _plan(options).released)
+    table = differences(options.run_folder, Plan.read(ROOT, options.configfile).released)
     print(table.to_string(index=False, float_format="{:.1e}".format))
 
 
 def status(options: argparse.Namespace) -> None:
-    plan = _plan(options)
+    plan = Plan.read(ROOT, options.configfile)
     if options.json:
         print(json.dumps(plan.released_digests(), indent=1))
         return
@@ -146,7 +144,7 @@ def schema(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    plan = _plan(options)
+    plan = Plan.read(ROOT, options.configfile)
     keys = tables.needs(options.table, plan.config)
     files = {kind: plan.results(k for k in keys if k.kind == kind) for kind in ("rows", "times")}
     if missing := [path for paths in files.values() for path in paths if not Path(path).exists()]:
@@ -183,7 +181,7 @@ def calibrate(options: argparse.Namespace) -> None:
     from rcdrs.reporting.calibration import calibrate as run
     from rcdrs.reporting.calibration import rms
 
-    section = _plan(options).config.synthetic
+    section = Plan.read(ROOT, options.configfile).config.synthetic
     for family in options.families:
         table = run(family, options.seed, section)
         print(table.to_string(index=False, float_format="{:.3g}".format))
@@ -208,10 +206,6 @@ def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
             setattr(options, kind, tables.files(plan, kind, *names))
     times: pd.DataFrame = read_rows(getattr(options, "times", []))
     return config, Results(read_rows(options.rows), times, config.seeds)
-
-
-def _plan(options: argparse.Namespace) -> Plan:
-    return Plan.read(ROOT, *([options.configfile] if options.configfile else []))
 
 
 def _write(path: Path, content: str) -> None:

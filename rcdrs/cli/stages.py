@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pandas as pd
 import torch
 
-from rcdrs.artifact.config import checked
+from rcdrs.artifact.config import ROOT, checked
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import write_origin
@@ -28,8 +28,6 @@ from rcdrs.experiments.instances import case_of
 from rcdrs.experiments.settings import Grid, Plain
 
 T = TypeVar("T")
-#: The checkout.
-ROOT = Path(__file__).parents[2]
 
 
 def instances(options: argparse.Namespace) -> None:
@@ -67,7 +65,7 @@ def reference(options: argparse.Namespace) -> None:
 
 def evaluate(options: argparse.Namespace) -> None:
     name = _name(options)
-    asked = [_asked(text, name) for text in options.runs]
+    asked = [Asked.parse(text, name) for text in options.runs]
     settings = _settings(options, "rows", name, asked[0].run)
     files = (name, options.instances, options.core)
     on, compared = claim(device(options.device)), _only(options, "reference")
@@ -79,7 +77,8 @@ def evaluate(options: argparse.Namespace) -> None:
 
 def time(options: argparse.Namespace) -> None:
     name = _name(options)
-    methods = options.method or _plan(options).experiments[name].section.methods
+    plan = Plan.read(ROOT, options.configfile)
+    methods = options.method or plan.experiments[name].section.methods
     files = (name, options.instances, options.core)
     on, settings = claim(device(options.device)), _settings(options, "times", name)
     _show(_timed(engine.time_methods, *files, methods, settings, on), options)
@@ -87,7 +86,7 @@ def time(options: argparse.Namespace) -> None:
 
 def trace(options: argparse.Namespace) -> None:
     name = _name(options)
-    asked = [_asked(text, name) for text in options.runs]
+    asked = [Asked.parse(text, name) for text in options.runs]
     settings = _settings(options, "traces", name, asked[0].run)
     on = claim(device(options.device))
     files = (name, options.instances, options.core)
@@ -101,13 +100,6 @@ def device(name: str = "auto") -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device is cuda, but torch sees no CUDA device here.")
     return torch.device(name)
-
-
-def _asked(text: str, experiment: str) -> Asked:
-    asked = Asked.parse(text, experiment)
-    if asked.checkpoint is None and text != asked.run.method:
-        raise ValueError(f"{text!r} does not fit {asked.run.method}, expected {asked.run.method}.")
-    return asked
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -126,11 +118,8 @@ def _settings(
         given: Plain = options.settings
         return given
     method, recipe = run or Run("")
-    return _plan(options).settings(Key(kind, experiment, "", 0, 0, method, recipe))
-
-
-def _plan(options: argparse.Namespace) -> Plan:
-    return Plan.read(ROOT, *([options.configfile] if options.configfile else []))
+    key = Key(kind, experiment, "", 0, 0, method, recipe)
+    return Plan.read(ROOT, options.configfile).settings(key)
 
 
 def _only(options: argparse.Namespace, name: str) -> Path | None:

@@ -70,7 +70,7 @@ class Asked(NamedTuple):
         run, kind = Run(method, recipe or "paper"), experiments()[experiment]
         kind.check(run)
         learned = kind.trained(run) is not None
-        if bool(recipe) != learned or bool(path) != learned:
+        if not (recipe and path if learned else text == method):
             shape = f"{method}@RECIPE=CHECKPOINT" if learned else method
             raise ValueError(f"{text!r} does not fit {method}, expected {shape}.")
         return Asked(run, Path(path) if learned else None)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rcdrs.artifact.config import Config
+from rcdrs.artifact.config import ROOT, Config
 from rcdrs.controller import BASE_ACTION, CONTROLS
 from rcdrs.reporting.claims.checks import Check, Outcome, Source
 from rcdrs.reporting.claims.numbers import Cell, Value
@@ -21,7 +21,6 @@ from rcdrs.reporting.claims.sources import FAILS, HOLDS, NotComputed, Ours, expe
 Term = float | str | Sequence[float | str]
 
 PASSED, FAILED = "passed", "failed"
-ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from rcdrs.artifact.config import ROOT
 from rcdrs.reporting.claims.checks import Check
 from rcdrs.reporting.claims.evidence import All, Constants, Test, Unavailable
 from rcdrs.reporting.claims.numbers import Cells, Close, Coverage, Share, Value
@@ -22,7 +23,7 @@ from rcdrs.reporting.claims.sources import (
     printed,
 )
 
-LEDGER = Path(__file__).parents[3] / "workflow" / "claims.yaml"
+LEDGER = ROOT / "workflow/claims.yaml"
 
 INCONSISTENT, UNCHECKED = "inconsistent in the paper", "cannot be checked here"
 MISSING = "not computed"

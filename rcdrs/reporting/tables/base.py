@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
-from rcdrs.artifact.config import Config
+from rcdrs.artifact.config import ROOT, Config
 from rcdrs.artifact.key import Key
 from rcdrs.reporting.coverage import RCDRS, compared_methods
 from rcdrs.reporting.formatting import LARGER_IS_BETTER, Amount, Measured, Style, Value
@@ -21,7 +20,7 @@ from rcdrs.reporting.render import LATEX, Notation
 from rcdrs.reporting.results import TIME, Results, Statistic
 
 #: Beside the package in a checkout; they are part of the paper, not of the library.
-TEMPLATES = Path(__file__).parents[3] / "workflow" / "templates"
+TEMPLATES = ROOT / "workflow/templates"
 
 
 @dataclass(frozen=True)
