@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from tqdm import tqdm
 
 from rcdrs.artifact import release
 from rcdrs.artifact.config import PAPER
@@ -218,17 +219,19 @@ def _snakemake(checkout: Path, sample: Path, folder: Path, targets: list[str], w
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     output = []
     # In the checkout: `python -m` imports from where it is started first.
-    with subprocess.Popen(command, cwd=checkout, env=os.environ | changes, **pipes) as process:
+    with (
+        subprocess.Popen(command, cwd=checkout, env=os.environ | changes, **pipes) as process,
+        tqdm(desc=f"{folder.name}: {what}", unit="job", disable=None) as bar,
+    ):
         try:
             for line in process.stdout or ():
                 output.append(line)
-                if found := re.match(r"\[ *(\d+/\d+)\]|(\d+ of \d+) steps", line):
-                    done = found[1] or found[2]
-                    print(f"\r{folder.name}: {what}, {done}", end="", file=sys.stderr)
+                if found := re.match(r"\[ *(\d+)/(\d+)\]|(\d+) of (\d+) steps", line):
+                    done, bar.total = (int(number) for number in found.groups() if number)
+                    bar.update(done - bar.n)
         except BaseException:
             process.terminate()
             raise
-    print(file=sys.stderr)
     if process.returncode:
         end = "".join(output[-30:])
         raise NotVerified(f"{sample} fails with the code of {folder.name}:\n{end}")
