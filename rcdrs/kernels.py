@@ -7,6 +7,7 @@ replaces, which remains for every other device.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -15,18 +16,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# No `nnan`, no `ninf`: an instance that is NaN or infinite has to stay so.
-_njit: Any = partial(
-    numba.njit, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"}
-)
+#: How kernels may round, by edition; a process has one, which its environment says on import.
+#: No `nnan`, no `ninf`: an instance that is NaN or infinite has to stay so.  With `arcp`, as in the
+#: released results, 1/sqrt(1) may be estimated below 1: a PSD block that needs no rotation then
+#: shrinks whenever a neighbour's is rotated.
+EDITIONS = {"1": {"contract", "nsz", "arcp"}, "2": {"contract", "nsz"}}
+VARIABLE = "RCDRS_ARITHMETIC"
+if (_edition := os.environ.get(VARIABLE, "2")) not in EDITIONS:
+    raise ValueError(f"{VARIABLE} is {_edition!r}, expected one of {', '.join(EDITIONS)}.")
+ARITHMETIC = int(_edition)
 
 
-def compiled(function: Any) -> Any:
+def compiled(function: Any, inline: str = "never") -> Any:
     """Compile at the first call for each combination of types; kept on disk for later processes."""
+    # What is kept is found by this name, by types and by source: the options are in none of them.
+    function.__qualname__ += f"_{ARITHMETIC}"
+    njit: Any = partial(
+        numba.njit,
+        nogil=True,
+        error_model="numpy",
+        fastmath=EDITIONS[_edition],
+        inline=inline,
+    )
     try:
-        return _njit(function, cache=True)
+        return njit(function, cache=True)
     except RuntimeError:  # there is no folder that can be written to
-        return _njit(function)
+        return njit(function)
+
+
+def inlined(function: Any) -> Any:
+    """A part of kernels, compiled into each of them.
+
+    In the first edition it is a function of its own, which the compiler merges with its caller, and
+    rounds with it, only where it was not loaded from the disk.
+    """
+    return compiled(function, "never" if ARITHMETIC == 1 else "always")
 
 
 def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...] | None:

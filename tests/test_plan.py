@@ -218,7 +218,7 @@ OWN_WEIGHT |= {"mov": ("no_movement",), "smooth": ("no_smoothness",)}
 #: Of every setting, by its place, what depends on it; the first that fits counts.
 DEPENDS = {
     "run|device|seeds": of(),
-    "threads": of(*EVERY),
+    "threads|arithmetic": of(*EVERY),
     # What is asked for.
     r"\w+\.(families|scales?|methods|extended|exact|formulations|rows|depths?)": of(),
     r"synthetic\.instances\..*|grid\..*": of(*BENCHMARKS),

@@ -167,7 +167,9 @@ class Plan:
                 return experiment.solver(run)
 
     def code(self, key: Key) -> str:
-        return stage_digest(STAGES[key.kind], key.experiment)
+        """Of the stage and, but for the first, of the edition of the arithmetic."""
+        stage, edition = stage_digest(STAGES[key.kind], key.experiment), self.config.arithmetic
+        return stage if edition == 1 else settings_digest([stage, edition])
 
     def digests(self, key: Key) -> dict[str, str]:
         """``CODE SETTINGS`` of everything behind each part of a result: its runs, or its times."""
@@ -268,7 +270,8 @@ class Plan:
 
     def tables_config(self) -> str:
         """What the tables show of the configuration: nothing of where and on what it runs."""
-        shown = self.config.but(run="paper", results="auto", device="auto", threads=1)
+        where = {"device": "auto", "threads": 1, "arithmetic": 1}
+        shown = self.config.but(run="paper", results="auto", **where)
         return shown.model_dump_json()
 
     @cached_property

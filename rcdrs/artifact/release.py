@@ -115,6 +115,8 @@ def origin(digests: Digests, device: str) -> dict[str, Any]:
     """Where a result comes from: code, settings, machine and versions."""
     from torch.backends.cpu import get_cpu_capability
 
+    from rcdrs.kernels import ARITHMETIC
+
     packages = ("torch", "numpy")
     return {
         "digests": digests,
@@ -122,6 +124,7 @@ def origin(digests: Digests, device: str) -> dict[str, Any]:
         "machine": f"{platform.machine()} {platform.system()}",
         "device": device,
         "cpu": get_cpu_capability(),  # such as AVX512: what rounding depends on
+        "arithmetic": ARITHMETIC,
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
     }

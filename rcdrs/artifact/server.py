@@ -25,6 +25,8 @@ from typing import NoReturn
 VARIABLE = "RCDRS_SERVER"
 #: Libraries read these only while they are imported.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+#: And this one is read by `rcdrs.kernels`.
+ARITHMETIC = "RCDRS_ARITHMETIC"
 #: With what they import, all that most commands need.
 MODULES = ("torch._dynamo", "rcdrs.cli.stages", "rcdrs.cli.results")  # optimizers need the first
 #: More than the imports of a server can take, in seconds.
@@ -57,7 +59,7 @@ def hand_over(arguments: Sequence[str]) -> int | None:
     return status
 
 
-def start(threads: int) -> None:
+def start(threads: int, arithmetic: int) -> None:
     """Start a server that lives as long as this process, and name it in the environment."""
     import subprocess
     import tempfile
@@ -79,7 +81,7 @@ def start(threads: int) -> None:
             stdin=alive,
             stdout=subprocess.DEVNULL,  # buffered like the logs that commands write
             pass_fds=[listener.fileno()],
-            env=os.environ | dict.fromkeys(THREADS, str(threads)),
+            env=os.environ | dict.fromkeys(THREADS, str(threads)) | {ARITHMETIC: str(arithmetic)},
             cwd=Path(__file__).parents[2],
             start_new_session=True,  # what is typed reaches a command once, through its caller
         )
@@ -88,11 +90,11 @@ def start(threads: int) -> None:
 
 
 def _code() -> bytes:
-    """What a server and a caller have to share: package, Python and numbers of threads."""
+    """What a server and a caller have to share: package, Python, threads and arithmetic."""
     package = Path(__file__).parents[1]
     changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
-    threads = [os.environ.get(name) for name in THREADS]
-    text = json.dumps([str(package), changed, sys.prefix, sys.version, threads])
+    read = [os.environ.get(name) for name in (*THREADS, ARITHMETIC)]
+    text = json.dumps([str(package), changed, sys.prefix, sys.version, read])
     return hashlib.sha256(text.encode()).hexdigest().encode()
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones.base import Cone, positive_int
-from rcdrs.kernels import arrays, compiled
+from rcdrs.kernels import arrays, compiled, inlined
 
 
 class PSD(Cone):
@@ -168,7 +168,7 @@ def _vjp_lanes(
             _store_symmetric(inner, out, block * square, start, width)
 
 
-@compiled
+@inlined
 def _eigh(a: np.ndarray, q: np.ndarray, size: np.ndarray) -> None:
     """Eigenvalues over `size` on the diagonal of `a`, eigenvectors in the rows of `q`.
 
@@ -250,7 +250,7 @@ def _eigh(a: np.ndarray, q: np.ndarray, size: np.ndarray) -> None:
             break
 
 
-@compiled
+@inlined
 def _product(x: np.ndarray, y: np.ndarray, out: np.ndarray, symmetric: bool) -> None:
     """``X' Y`` in every lane; of a symmetric result the upper triangle alone."""
     order = len(x)
@@ -263,7 +263,7 @@ def _product(x: np.ndarray, y: np.ndarray, out: np.ndarray, symmetric: bool) -> 
                     out[i, k, j] += x[r, i, j] * y[r, k, j]
 
 
-@compiled
+@inlined
 def _load_symmetric(v: np.ndarray, first: int, start: int, width: int, a: np.ndarray) -> None:
     """``(V + V')/2`` of `width` instances; the lanes beyond are zero."""
     order, half, zero = len(a), a.dtype.type(0.5), a.dtype.type(0)
@@ -276,7 +276,7 @@ def _load_symmetric(v: np.ndarray, first: int, start: int, width: int, a: np.nda
             a[k, i] = a[i, k]
 
 
-@compiled
+@inlined
 def _store_symmetric(a: np.ndarray, out: np.ndarray, first: int, start: int, width: int) -> None:
     """Write the upper triangles of `a` as full matrices."""
     order = len(a)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones.base import SelfDual, positive_int
-from rcdrs.kernels import arrays, compiled
+from rcdrs.kernels import arrays, compiled, inlined
 
 
 class SecondOrder(SelfDual):
@@ -113,7 +113,7 @@ def _vjp_rows(
                 out[row, j] = k[i, j] * g[row, j] + radial[j] * v[row, j]
 
 
-@compiled
+@inlined
 def scale_row(t: np.ndarray, norm: np.ndarray, k: np.ndarray, out_t: np.ndarray) -> None:
     """From `t` and the squares ``|w|^2`` in `norm`: the norm, k and the projection of t.
 
@@ -131,7 +131,7 @@ def scale_row(t: np.ndarray, norm: np.ndarray, k: np.ndarray, out_t: np.ndarray)
         out_t[j] = t[j] if part * size < t[j] else part * size
 
 
-@compiled
+@inlined
 def radial_row(
     k: np.ndarray, norm: np.ndarray, g_t: np.ndarray, radial: np.ndarray, out_t: np.ndarray
 ) -> None:

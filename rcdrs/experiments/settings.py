@@ -202,6 +202,8 @@ class Common(Section):
     results: Literal["auto", "recompute", "released"] = "auto"
     seeds: Many[Annotated[int, Field(ge=0, lt=2**31)]]
     threads: Count
+    #: The edition of `rcdrs.kernels`.
+    arithmetic: Annotated[int, Field(ge=1, le=2)] = 2
     grid: Grid
     controller: Controller = Controller()
     recipes: Recipes
