@@ -1,4 +1,4 @@
-"""What compiled CPU kernels share: the decorator, and the test whether they apply.
+"""What compiled CPU kernels and derivatives by hand share: decorators, and where kernels apply.
 
 On the CPU a step is many small operations, each of which costs a call and a pass over memory;
 one compiled loop does their work in a single pass.  A kernel stands beside the torch formula it
@@ -8,14 +8,16 @@ replaces, which remains for every other device.
 from __future__ import annotations
 
 import os
-from functools import partial
-from typing import Any
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+T = TypeVar("T")
 #: How kernels may round, by edition; a process has one, which its environment says on import.
 #: No `nnan`, no `ninf`: an instance that is NaN or infinite has to stay so.  With `arcp`, as in the
 #: released results, 1/sqrt(1) may be estimated below 1: a PSD block that needs no rotation then
@@ -51,6 +53,23 @@ def inlined(function: Any) -> Any:
     rounds with it, only where it was not loaded from the disk.
     """
     return compiled(function, "never" if ARITHMETIC == 1 else "always")
+
+
+def first_order(backward: Callable[..., T]) -> Callable[..., T]:
+    """For each `backward` that is written by hand: autograd would take its result for a constant,
+    so that a second derivative, for which it runs with gradients on, would be silently wrong."""
+
+    @wraps(backward)
+    def checked(ctx: Any, *grads: Tensor | None) -> T:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "second derivatives through a solver layer, a cone or the factorisation of A are "
+                "not available: leave out create_graph=True, or take differences of first "
+                "derivatives in float64."
+            )
+        return backward(ctx, *grads)
+
+    return checked
 
 
 def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...] | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from rcdrs.kernels import first_order
 
 
 class Cone(ABC):
@@ -89,7 +90,7 @@ class _Project(torch.autograd.Function):
         return out.movedim(0, -1)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         v, *saved = ctx.saved_tensors
         columns = g.movedim(-1, 0).contiguous()

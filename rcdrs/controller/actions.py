@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from rcdrs.controller.config import CONTROLS, Envelope, Growth, Ranges
-from rcdrs.kernels import arrays, compiled, view
+from rcdrs.kernels import arrays, compiled, first_order, view
 
 
 class ActionMap(nn.Module):
@@ -127,7 +126,7 @@ class _Admit(torch.autograd.Function):
         return action, action[1].clone(), beta
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         g, g_alpha, g_beta = grads
         slope, follows, beta = ctx.saved_tensors

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from rcdrs.kernels import arrays, compiled, view
+from rcdrs.kernels import arrays, compiled, first_order, view
 
 #: ``g y (1 - y)`` and ``g (1 - y^2)``, in one pass.
 _SIGMOID, _TANH = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
@@ -53,7 +52,7 @@ class _GRUCell(torch.autograd.Function):
         return torch.lerp(n, h, z)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         phi, h, Wi, Wh, gates, inner_n = ctx.saved_tensors
         H = len(h)
@@ -147,7 +146,7 @@ class _TwoLayers(torch.autograd.Function):
         return torch.addmm(b2.unsqueeze(1), W2, inner)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         h, W1, W2, inner = ctx.saved_tensors
         d_inner = torch.ops.aten.threshold_backward(W2.mT @ g, inner, 0)

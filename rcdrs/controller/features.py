@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rcdrs.controller.config import FEATURES
-from rcdrs.kernels import arrays, compiled, view
+from rcdrs.kernels import arrays, compiled, first_order, view
 from rcdrs.solver.fused import Observation, Transition
 
 
@@ -87,7 +86,7 @@ class _Features(torch.autograd.Function):
         return phi
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         if arrays(g) is not None:
             grads = g.new_empty(8, g.shape[1])

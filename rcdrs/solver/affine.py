@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from rcdrs.kernels import first_order
 
 
 class AffineSet:
@@ -51,7 +54,7 @@ class AffineSet:
         self.S_inverse = inverse.to(A.dtype)
         self.G: Tensor | None = None
         if A.requires_grad:
-            M = A.double().mT @ (U * inverse.unsqueeze(-2))
+            M = _FirstOrder.apply(A).double().mT @ (U * inverse.unsqueeze(-2))
             identity = torch.eye(rank, dtype=M.dtype, device=M.device)
             G = (3 * identity - M.mT @ M) / 2
             self.V = (M @ G).to(A.dtype)
@@ -115,6 +118,19 @@ class AffineSet:
     def project(self, w: Tensor, d: Tensor) -> Tensor:
         """``w - V (V'w - d)`` for w (n, batch) and ``d = target(b)``."""
         return w - up(self.V, down(self.V, w) - d)
+
+
+class _FirstOrder(torch.autograd.Function):
+    """A itself; what is made of it has the right first derivative in A, and no second."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor) -> Tensor:
+        return A.view_as(A)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
 
 
 def down(V: Tensor, x: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from rcdrs.kernels import first_order
 from rcdrs.solver.affine import down, outer, up
 from rcdrs.solver.elementwise import advance, look, norm, pull_advance, pull_look, pull_offset
 from rcdrs.solver.problem import ConicProgram
@@ -183,7 +183,7 @@ class _Step(torch.autograd.Function):
         )  # fmt: skip
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         g_z_next, g_v_next, g_gap, g_o_next, g_a_next, *g_norms = grads
         g_consensus, g_residual, g_movement, g_size, g_objective = g_norms
