@@ -6,8 +6,8 @@ import io
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -139,13 +139,24 @@ class SolverLayer(nn.Module):
         start: State | None = None,
         single: bool = False,
     ) -> Solution:
-        """Solve a `ConicProgram`, which brings its own A and keeps its factorisation."""
+        """Solve a `ConicProgram`, which brings its own A and keeps its factorisation.
+
+        An instance whose numbers overflow keeps its values, infinite or NaN somewhere, and passes
+        no gradient: not to its own b and c, and nothing but zero to what it shares with others.  A
+        loss that counts it is not finite itself.
+        """
         if program.A is self.A:
             program = program.with_affine(self.affine)
         if start is not None:
             start = check_state(program, start)
-        solution = self.run(program, check_depth(self.depth if depth is None else depth), start)
-        return Solution(**(solution.__dict__ | {"single": True})) if single else solution
+        depth = check_depth(self.depth if depth is None else depth)
+
+        def again(rows: Tensor) -> Solution:
+            begun = None if start is None else State(*(part[rows] for part in start))
+            return self.run(program[rows], depth, begun)
+
+        solution = shelter(self.run(program, depth, start), again)
+        return replace(solution, single=single)
 
     def options(self) -> dict[str, Any]:
         """What besides A, cone and depth makes this layer: plain values."""
@@ -307,6 +318,55 @@ def finish(
         torch.stack(actions, dim=1),
         lambda: readout(program, state.z, state.u, beta),
     )
+
+
+def shelter(first: Solution, again: Callable[[Tensor], Solution]) -> Solution:
+    """The solution, without gradients from instances that overflowed.
+
+    Zero times infinity is NaN, so even where the loss does not count such an instance, the
+    gradients of everything shared would be NaN.  Where there is one, the batch runs again with
+    another instance in its place, `again` of the rows to take, and gives the gradients.
+    """
+    if not (first.state.z.requires_grad or first.actions.requires_grad) or first.state.z.is_meta:
+        return first
+    tensors = (*first.state, *first.observation, first.actions)
+    # Squared: |b| and |c| are part of every step, and no part of its result.
+    bad = ~_finite(first.program.b.square(), first.program.c.square(), *tensors)
+    second = again(_stand_ins(bad)) if bad.any() and not bad.all() else None
+
+    def read() -> Readout:
+        found, other = first.read(), second
+        lost = bad | ~_finite(*found)
+        if not lost.equal(bad) and not lost.all():
+            other = again(_stand_ins(lost))
+        return found if other is None else Readout(*_keep(lost, found, other.read()))
+
+    if second is None:
+        return replace(first, read=read)
+    kept = _keep(bad, tensors, (*second.state, *second.observation, second.actions))
+    state, seen = State(*kept[:3]), Observation(*kept[3:-1])
+    return replace(first, state=state, observation=seen, actions=kept[-1], read=read)
+
+
+@torch.no_grad()
+def _finite(*tensors: Tensor) -> Tensor:
+    """Per instance: is every number finite?"""
+    return (
+        torch.stack([t if t.ndim == 1 else t.flatten(1).sum(1) for t in tensors]).sum(0).isfinite()
+    )
+
+
+def _stand_ins(bad: Tensor) -> Tensor:
+    """The rows of a batch, with the first good one in the place of each that is bad."""
+    return torch.where(bad, (~bad).nonzero()[0], torch.arange(len(bad), device=bad.device))
+
+
+def _keep(bad: Tensor, first: Iterable[Tensor], second: Iterable[Tensor]) -> list[Tensor]:
+    """The values of the first where bad, those of the second with their gradients elsewhere."""
+    return [
+        torch.where(bad.reshape(-1, *(1,) * (a.ndim - 1)), a.detach(), b)
+        for a, b in zip(first, second, strict=True)
+    ]
 
 
 def write_checkpoint(path: str | Path, config: dict[str, Any], weights: dict[str, Any]) -> None:
