@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -67,9 +68,22 @@ def first_order(backward: Callable[..., T]) -> Callable[..., T]:
                 "not available: leave out create_graph=True, or take differences of first "
                 "derivatives in float64."
             )
-        return backward(ctx, *grads)
+        given = next((g for g in grads if g is not None), torch.empty(0))
+        with own_precision(given.device):
+            return backward(ctx, *grads)
 
     return checked
+
+
+def own_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """Layers compute in the dtype of their A, whatever `torch.autocast` says around them."""
+    if not autocasts(device):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
+def autocasts(device: torch.device) -> bool:
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
 def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...] | None:

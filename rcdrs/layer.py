@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,12 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from rcdrs.cones import Cone
+from rcdrs.cones.base import kind_of
 from rcdrs.controller import BASE_ACTION, ControllerConfig
 from rcdrs.controller.policy import Controller, split_action
 from rcdrs.files import replacing
+from rcdrs.kernels import own_precision
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.fused import Columns, Observation, Transition
-from rcdrs.solver.problem import ConicProgram, check_matrix
+from rcdrs.solver.problem import ConicProgram, as_numbers, check_matrix
 from rcdrs.solver.readout import Readout, readout
 from rcdrs.solver.step import State, check_depth, check_state
 
@@ -45,7 +48,8 @@ class Solution:
 
     @cached_property
     def readout(self) -> Readout:
-        return self.read()
+        with own_precision(self.state.z.device):
+            return self.read()
 
     @property
     def x(self) -> Tensor:
@@ -97,6 +101,7 @@ class SolverLayer(nn.Module):
 
     def __init__(self, A: Tensor, cone: Cone, depth: int) -> None:
         super().__init__()
+        A = as_numbers("A", A)
         check_matrix(A, cone)
         self.cone = cone
         self.depth = check_depth(depth)
@@ -118,6 +123,8 @@ class SolverLayer(nn.Module):
     ) -> Solution:
         """Solve a batch, or one instance.
 
+        Numbers may be tensors, or plain data such as numpy arrays and lists.
+
         Arguments
             b: ``(batch, m)``, or ``(m,)`` shared by the batch.
             c: ``(batch, n)``, or ``(n,)`` shared by the batch.
@@ -125,6 +132,8 @@ class SolverLayer(nn.Module):
             depth: number of steps, the layer's own by default.
             start: the `state` of an earlier solution of the same shape, as a warm start.
         """
+        b, c = as_numbers("b", b, self.A), as_numbers("c", c, self.A)
+        A = None if A is None else as_numbers("A", A, self.A)
         given = ((b, 1), (c, 1), (A, 2))
         sizes = [t.shape[0] for t, own in given if t is not None and t.ndim > own]
         batch = sizes[0] if sizes else 1
@@ -155,7 +164,8 @@ class SolverLayer(nn.Module):
             begun = None if start is None else State(*(part[rows] for part in start))
             return self.run(program[rows], depth, begun)
 
-        solution = shelter(self.run(program, depth, start), again)
+        with own_precision(program.A.device):
+            solution = shelter(self.run(program, depth, start), again)
         return replace(solution, single=single)
 
     def options(self) -> dict[str, Any]:
@@ -263,9 +273,13 @@ class RCDRSLayer(SolverLayer):
         controller: ControllerConfig | None = None,
     ) -> None:
         super().__init__(A, cone, depth)
+        if not isinstance(core, (tuple, list)) or len(core) != 2:
+            raise TypeError(f"core is {core!r}, expected a pair (alpha, beta).")
+        if not isinstance(controller, ControllerConfig | None):
+            raise TypeError(f"controller is {kind_of(controller)}, expected a ControllerConfig.")
         self.core = check_core(*core)
         config = controller or ControllerConfig()
-        self.controller = Controller(config, (BASE_ACTION[0], *self.core), depth).to(A)
+        self.controller = Controller(config, (BASE_ACTION[0], *self.core), depth).to(self.A)
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, columns, seen = begin(program, start)
@@ -291,6 +305,9 @@ class RCDRSLayer(SolverLayer):
 
 
 def check_core(alpha: float, beta: float) -> tuple[float, float]:
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not isinstance(value, Real) or isinstance(value, bool):
+            raise TypeError(f"{name} is {kind_of(value)}, expected a number.")
     if not 0 < alpha < 2:
         raise ValueError(f"alpha = {alpha:g}, expected alpha in (0, 2).")
     if not 0 < beta < math.inf:

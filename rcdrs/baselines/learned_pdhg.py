@@ -33,7 +33,7 @@ class PDHGLayer(SolverLayer):
     def __init__(self, A: Tensor, cone: Cone, depth: int) -> None:
         super().__init__(A, cone, depth)
         #: log tau, logit of theta/0.8, log sigma, of each layer.
-        self.steps = nn.Parameter(A.new_zeros(depth, 3))
+        self.steps = nn.Parameter(self.A.new_zeros(depth, 3))
 
     def step_sizes(self, k: int, norm: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(tau, sigma, theta) of layer k; beyond the trained depth the last ones go on."""

@@ -58,6 +58,7 @@ class Cone(ABC):
         return _norm(x - self.project(x)) <= tol * (1 + _norm(x))
 
     def _check(self, v: Tensor, name: str) -> None:
+        check_tensor(name, v)
         if v.ndim == 0 or v.shape[-1] != self.dim:
             raise ValueError(
                 f"{name} has shape {tuple(v.shape)}, expected (..., {self.dim}) for {self!r}."
@@ -101,6 +102,25 @@ class _Project(torch.autograd.Function):
 
 def _norm(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, dim=-1)
+
+
+def check_tensor(name: str, value: Any) -> None:
+    """A dense tensor, or an error."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is {kind_of(value)}, expected a tensor.")
+    if value.layout is not torch.strided or value.is_nested:
+        raise TypeError(f"{name} is sparse or nested ({value.layout}), expected a dense tensor.")
+
+
+def check_cone(name: str, value: Any) -> None:
+    if not isinstance(value, Cone):
+        raise TypeError(f"{name} is {kind_of(value)}, expected a cone, such as Nonneg(3).")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in few words: ``None``, ``'text'``, ``a list``."""
+    short = value is None or isinstance(value, (str, bytes, int, float, complex))
+    return repr(value)[:50] if short else f"a {type(value).__name__}"
 
 
 def positive_int(value: int, name: str) -> int:

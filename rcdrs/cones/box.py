@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcdrs.cones.base import Cone
+from rcdrs.cones.base import Cone, check_tensor
 from rcdrs.kernels import arrays, compiled
 
 
@@ -17,6 +17,10 @@ class Box(Cone):
     """
 
     def __init__(self, lower: Tensor, upper: Tensor) -> None:
+        for name, bound in (("lower", lower), ("upper", upper)):
+            check_tensor(name, bound)
+            if bound.is_complex() or bound.dtype is torch.bool:
+                raise TypeError(f"{name} has dtype {bound.dtype}, expected real numbers.")
         if lower.ndim == 0 or lower.shape != upper.shape:
             raise ValueError(
                 f"lower has shape {tuple(lower.shape)} and upper {tuple(upper.shape)}, "

@@ -5,15 +5,19 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from rcdrs.cones.base import Cone
+from rcdrs.cones.base import Cone, check_cone, kind_of
 
 
 class Product(Cone):
     """Cartesian product of cones: each acts on its own stretch of the last axis, in order."""
 
     def __init__(self, cones: Sequence[Cone]) -> None:
+        if not isinstance(cones, Sequence) or isinstance(cones, str):
+            raise TypeError(f"cones is {kind_of(cones)}, expected a list of cones.")
         if not cones:
             raise ValueError("cones is empty, expected at least one cone.")
+        for i, cone in enumerate(cones):
+            check_cone(f"cones[{i}]", cone)
         self.cones = tuple(cones)
         self.dim = sum(cone.dim for cone in self.cones)
         self.saves = sum(cone.saves for cone in self.cones)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
+from numbers import Real
 from typing import Any
 
 #: What it may see, what it may set, and what it may be.
@@ -28,6 +29,10 @@ class Envelope:
     p: float = 1.2
     s_alpha: float = 0.25
 
+    def __post_init__(self) -> None:
+        for name in ("delta_0", "k_0", "p", "s_alpha"):
+            _check_number(name, getattr(self, name))
+
     def radius(self, k: int) -> float:
         return self.delta_0 / (1 + (k / self.k_0) ** self.p)
 
@@ -42,7 +47,12 @@ class Ranges:
 
     def __post_init__(self) -> None:
         for name, largest in (("rho", math.inf), ("alpha", 2.0), ("beta", math.inf)):
-            low, high = getattr(self, name)
+            interval = getattr(self, name)
+            if not isinstance(interval, (tuple, list)) or len(interval) != 2:
+                raise ValueError(f"the range of {name} is {interval!r}, expected (low, high).")
+            low, high = interval
+            for value in interval:
+                _check_number(f"the range of {name}", value)
             if not 0 < low < high < largest:
                 raise ValueError(
                     f"the range of {name} is [{low:g}, {high:g}], expected "
@@ -56,6 +66,12 @@ class Growth:
 
     rho: float = 10.0
     beta: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("rho", "beta"):
+            _check_number(f"the growth of {name}", getattr(self, name))
+            if getattr(self, name) < 1:
+                raise ValueError(f"the growth of {name} is {getattr(self, name):g}, expected >= 1.")
 
 
 @dataclass(frozen=True)
@@ -84,8 +100,13 @@ class ControllerConfig:
         _check_names("controls", self.controls, CONTROLS)
         if not self.features:
             raise ValueError(f"features is empty, expected some of {', '.join(FEATURES)}.")
-        if self.hidden < 1:
-            raise ValueError(f"hidden is {self.hidden}, expected a positive integer.")
+        if not isinstance(self.hidden, int) or isinstance(self.hidden, bool) or self.hidden < 1:
+            raise ValueError(f"hidden is {self.hidden!r}, expected a positive integer.")
+        parts = (("envelope", Envelope | None), ("growth", Growth | None), ("ranges", Ranges))
+        for name, kind in parts:
+            if not isinstance(value := getattr(self, name), kind):
+                expected = name.capitalize() + (" or None" if name != "ranges" else "")
+                raise TypeError(f"{name} is {value!r}, expected {expected}.")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -93,6 +114,9 @@ class ControllerConfig:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> ControllerConfig:
         """A configuration from plain values, as files hold them; what is absent is the default."""
+        if unknown := values.keys() - ControllerConfig.__dataclass_fields__.keys():
+            known = ", ".join(ControllerConfig.__dataclass_fields__)
+            raise ValueError(f"controller: unknown {', '.join(unknown)}, expected {known}.")
         parts: dict[str, Any] = dict(values)
         kinds: dict[str, Any] = {"envelope": Envelope, "growth": Growth, "ranges": Ranges}
         for name, kind in kinds.items():
@@ -112,7 +136,15 @@ def _part(name: str, kind: Any, values: Any) -> Any:
         raise ValueError(f"{name} is {values!r}, expected values for {keys}.") from error
 
 
+def _check_number(name: str, value: Any) -> None:
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not 0 < value < math.inf:
+        raise ValueError(f"{name} is {value!r}, expected a positive finite number.")
+
+
 def _check_names(argument: str, given: Any, allowed: Any) -> None:
+    if not isinstance(given, (tuple, list)):
+        raise TypeError(f"{argument} is {given!r}, expected a tuple of {', '.join(allowed)}.")
     for name in given:
         if name not in allowed:
             raise ValueError(f"{argument}: unknown {name!r}, expected {', '.join(allowed)}.")

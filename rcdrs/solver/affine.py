@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +11,21 @@ import torch
 from torch import Tensor
 
 from rcdrs.kernels import first_order
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """What later calls use again is made of normal tensors, also inside of inference mode."""
+    if not torch.is_inference_mode_enabled():
+        yield
+    else:
+        with torch.inference_mode(False), torch.no_grad():
+            yield
+
+
+def _version(A: Tensor) -> int | None:
+    """Grows with every change in place; tensors of inference mode do not count theirs."""
+    return None if A.is_inference() else A._version
 
 
 class AffineSet:
@@ -32,8 +49,9 @@ class AffineSet:
     identity in value and carries the first-order change of the basis.
     """
 
+    @_kept()
     def __init__(self, A: Tensor) -> None:
-        self.A, self._version = A, A._version
+        self.A, self._version = A, _version(A)
         self.batched = A.ndim == 3
         exact = A.detach().double()
         U, S, Vh = torch.linalg.svd(exact, full_matrices=False)
@@ -63,6 +81,7 @@ class AffineSet:
             self.V = (Vh.mT * kept.unsqueeze(-2)).to(A.dtype).contiguous()
 
     @cached_property
+    @_kept()
     def null(self) -> Tensor | None:
         """An orthonormal basis of the kernel of a shared A, (n, n - rank), where it is thin.
 
@@ -76,14 +95,16 @@ class AffineSet:
 
     def is_of(self, A: Tensor) -> bool:
         """Is this the factorisation of A as it is now?"""
-        return self.A is A and self._version == A._version
+        return self.A is A and self._version == _version(A) is not None
 
     @cached_property
+    @_kept()
     def scale(self) -> Tensor:
         """S as a batch-last factor: (rank, 1) or (rank, batch)."""
         return self.S.mT if self.batched else self.S.unsqueeze(-1)
 
     @cached_property
+    @_kept()
     def inverse_scale(self) -> Tensor:
         return self.S_inverse.mT if self.batched else self.S_inverse.unsqueeze(-1)
 

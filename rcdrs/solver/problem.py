@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rcdrs.cones import Cone
+from rcdrs.cones.base import check_cone, check_tensor, kind_of
+from rcdrs.kernels import autocasts
 from rcdrs.solver.affine import AffineSet
 
 
@@ -85,7 +88,51 @@ class ConicProgram:
         return part if self.A.ndim == 3 else part.with_affine(self.affine)
 
 
+def as_numbers(name: str, value: Any, like: Tensor | None = None) -> Tensor:
+    """What a layer is given, as a tensor.
+
+    Plain data, an array, a list or a number, takes the dtype and device of `like`; without it,
+    arrays of float32 and float64 keep theirs.  A tensor stays what it is, but that one of lower
+    precision is cast where `torch.autocast` made it, and one of inference mode is copied where
+    gradients need it.
+    """
+    if isinstance(value, Tensor):
+        if like is not None and value.dtype in (torch.bfloat16, torch.float16):
+            value = value.to(like.dtype) if autocasts(value.device) else value
+        return (
+            value
+            if torch.is_inference_mode_enabled() or not value.is_inference()
+            else value.clone()
+        )
+    if _holds_tensors(value):
+        raise TypeError(
+            f"{name} is {kind_of(value)} of tensors, expected one tensor: torch.stack makes it."
+        )
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{name} is {kind_of(value)} that is no array ({error}), expected rows of one length."
+        ) from error
+    if array.dtype.kind not in "fiu":
+        what = f" of {array.dtype}" if array.ndim else ""
+        raise TypeError(f"{name} is {kind_of(value)}{what}, expected a tensor or numbers.")
+    if like is not None:
+        return torch.tensor(array.astype(np.float64), dtype=like.dtype, device=like.device)
+    dtypes = {"float32": torch.float32, "float64": torch.float64}
+    own = dtypes.get(array.dtype.name) if isinstance(value, np.ndarray) else None
+    return torch.tensor(array.astype(np.float64), dtype=own or torch.get_default_dtype())
+
+
+def _holds_tensors(value: Any) -> bool:
+    """In lists of any depth: numpy would read their numbers and lose their gradients."""
+    parts = value if isinstance(value, (list, tuple)) else ()
+    return any(isinstance(part, Tensor) or _holds_tensors(part) for part in parts)
+
+
 def check_matrix(A: Tensor, cone: Cone) -> None:
+    check_tensor("A", A)
+    check_cone("cone", cone)
     if A.ndim not in (2, 3):
         raise ValueError(f"A has shape {tuple(A.shape)}, expected (m, n) or (batch, m, n).")
     check_numbers("A", A)
@@ -100,6 +147,7 @@ def check_matrix(A: Tensor, cone: Cone) -> None:
 
 
 def check_vectors(name: str, x: Tensor, size: int, symbol: str, meaning: str, A: Tensor) -> None:
+    check_tensor(name, x)
     if x.ndim != 2 or x.shape[1] != size:
         raise ValueError(
             f"{name} has shape {tuple(x.shape)}, expected (batch, {symbol}) with "
@@ -113,6 +161,7 @@ def check_vectors(name: str, x: Tensor, size: int, symbol: str, meaning: str, A:
 
 
 def check_quadratic(Q: Tensor, c: Tensor) -> None:
+    check_tensor("Q", Q)
     if Q.shape not in (c.shape, c.shape[1:]):
         raise ValueError(
             f"Q has shape {tuple(Q.shape)}, expected (n,) or (batch, n) = {tuple(c.shape)}: "

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rcdrs.cones.base import check_tensor, kind_of
 from rcdrs.solver.fused import EPSILON_C, Columns, Transition
-from rcdrs.solver.problem import ConicProgram, check_numbers
+from rcdrs.solver.problem import ConicProgram, as_numbers, check_numbers
 
 
 class State(NamedTuple):
@@ -47,7 +48,7 @@ def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> St
     `rollout` computes the same numbers faster; this is its definition, and what it is
     tested against.
     """
-    check_state(program, state)
+    state = check_state(program, state)
     alpha, beta = (a.unsqueeze(-1) for a in check_action(program, alpha, beta))
     c, affine = program.gradient(state.z), program.affine
     direction = c / (torch.linalg.vector_norm(c, dim=-1, keepdim=True) + EPSILON_C)
@@ -71,7 +72,7 @@ def rollout(
     transition = Transition(program)
     columns = transition.start()
     if start is not None:
-        check_state(program, start)
+        start = check_state(program, start)
         columns = transition.start(start.z, start.u)
     for _ in range(check_depth(depth)):
         columns, _ = transition(columns, alpha, beta)
@@ -98,7 +99,15 @@ def check_action(program: ConicProgram, alpha: Action, beta: Action) -> tuple[Te
 
 
 def check_state(program: ConicProgram, state: State) -> State:
+    if not isinstance(state, (tuple, list)) or len(state) != 3:
+        raise TypeError(
+            f"the state is {kind_of(state)}, expected (x, z, u), such as the `state` of a solution."
+        )
+    state = State(
+        *(as_numbers(f"the state's {n}", p, program.c) for n, p in zip("xzu", state, strict=True))
+    )
     for name, part in zip(("x", "z", "u"), state, strict=True):
+        check_tensor(f"the state's {name}", part)
         if part.shape != program.c.shape:
             raise ValueError(
                 f"the state's {name} has shape {tuple(part.shape)}, expected (batch, n) = "
@@ -109,6 +118,10 @@ def check_state(program: ConicProgram, state: State) -> State:
                 f"the state's {name} has dtype {part.dtype}, expected {program.c.dtype}."
             )
         check_numbers(f"the state's {name}", part)
+        if part.device != program.c.device:
+            raise ValueError(
+                f"the state's {name} is on {part.device}, expected {program.c.device}."
+            )
     return state
 
 
