@@ -123,7 +123,11 @@ class SolverLayer(nn.Module):
     ) -> Solution:
         """Solve a batch, or one instance.
 
-        Numbers may be tensors, or plain data such as numpy arrays and lists.
+        Numbers may be tensors, or plain data such as numpy arrays and lists.  The length of c does
+        not matter to x: a step moves along ``c / (|c| + 1e-8)``.  Only where |c| is near 1e-8 or
+        less does the objective count less, by the share ``|c| / (|c| + 1e-8)``, down to none at
+        c = 0.  The residuals and the gap are relative to 1 plus the size of their terms, so that a
+        c that is tiny makes the gap tiny at any x: scale c to read it.
 
         Arguments
             b: ``(batch, m)``, or ``(m,)`` shared by the batch.

@@ -43,6 +43,29 @@ def in_single_precision(program):
 # Values
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e-12, 1e-10, 1e-8, 1e-6, 1e-3, 1.0, 1e6])
+def test_objective_counts_by_its_share(program, size, dtype):
+    """x depends on the direction of c alone, but for ``|c| / (|c| + 1e-8)`` of the drive beta."""
+    A, b, c = (t.to(dtype) for t in (program.A, program.b, program.c))
+    unit = c / c.norm(dim=-1, keepdim=True)
+    alpha, beta = CORE
+    whole = 1 + 1e-8  # of the unit vector
+    expected = DRSLayer(A, program.cone, DEPTH, alpha, beta * whole * size / (size + 1e-8))(b, unit)
+    found = DRSLayer(A, program.cone, DEPTH, alpha, beta)(b, size * unit)
+    close = {"rtol": 1e-4, "atol": 1e-5} if dtype is torch.float32 else CLOSE
+    torch.testing.assert_close(found.x, expected.x, **close)
+    # The gap of a tiny c is tiny wherever x is.
+    assert found.gap.max() <= 10 * (size + 1e-8) * (1 + found.x.norm(dim=-1).max())
+
+
+def test_without_objective_the_layer_looks_for_a_feasible_point(program):
+    found = fixed(program)(program.b, torch.zeros_like(program.c))
+    assert torch.isfinite(found.x).all()
+    nearly = fixed(program)(program.b, 1e-20 * program.c)
+    torch.testing.assert_close(found.x, nearly.x, rtol=0, atol=1e-9)
+
+
 def test_fixed_layer_equals_the_rollout(program):
     expected = rollout(program, *CORE, DEPTH)
     for found, plain in zip(fixed(program).solve(program).state, expected, strict=True):

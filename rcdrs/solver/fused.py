@@ -12,7 +12,8 @@ from rcdrs.solver.affine import down, outer, up
 from rcdrs.solver.elementwise import advance, look, norm, pull_advance, pull_look, pull_offset
 from rcdrs.solver.problem import ConicProgram
 
-#: epsilon_c of the paper, which keeps the objective direction defined at c = 0.
+#: epsilon_c of the paper, which keeps the objective direction defined at c = 0: in steps an
+#: objective counts by the share |c| / (|c| + epsilon_c).
 EPSILON_C = 1e-8
 
 
