@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
@@ -20,7 +18,7 @@ from rcdrs.cones import Cone
 from rcdrs.cones.base import kind_of
 from rcdrs.controller import BASE_ACTION, ControllerConfig
 from rcdrs.controller.policy import Controller, split_action
-from rcdrs.files import replacing
+from rcdrs.files import check_contents, load_state, read_checkpoint, reading, write_checkpoint
 from rcdrs.kernels import own_precision
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.fused import Columns, Observation, Transition
@@ -209,8 +207,9 @@ class SolverLayer(nn.Module):
             "depth": config.get("depth") if depth is None else depth,
         }
         check_contents(path, config, expected)
-        layer = cls.from_options(A, cone, config["depth"], config["options"])
-        layer.load_state_dict(weights)
+        with reading(path, "checkpoint", "train it again"):
+            layer = cls.from_options(A, cone, config["depth"], config["options"])
+        load_state(layer, path, weights)
         return layer
 
     @property
@@ -388,49 +387,3 @@ def _keep(bad: Tensor, first: Iterable[Tensor], second: Iterable[Tensor]) -> lis
         torch.where(bad.reshape(-1, *(1,) * (a.ndim - 1)), a.detach(), b)
         for a, b in zip(first, second, strict=True)
     ]
-
-
-def write_checkpoint(path: str | Path, config: dict[str, Any], weights: dict[str, Any]) -> None:
-    """One file, replaced in one move; equal contents give equal bytes."""
-    stream = io.BytesIO()  # torch.save to a path would write the path's name into the file
-    torch.save({"config": json.dumps(config), "weights": weights}, stream)
-    with replacing(path) as temporary:
-        temporary.write_bytes(stream.getvalue())
-
-
-def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Configuration and tensors only: pickled code is refused by torch."""
-    try:
-        stored = torch.load(path, map_location="cpu", weights_only=True)
-        return json.loads(stored["config"]), stored["weights"]
-    except OSError:
-        raise
-    except Exception as error:  # whatever a damaged file makes torch, pickle or json raise
-        raise ValueError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}): "
-            "delete it and train again."
-        ) from error
-
-
-def check_contents(path: str | Path, config: dict[str, Any], expected: dict[str, Any]) -> None:
-    """An error that names the first thing in which a checkpoint is not as expected."""
-    for name, value in expected.items():
-        if config.get(name) != value:
-            raise ValueError(f"{path} holds {name} {config.get(name)}, expected {value}.")
-
-
-def load_weights(module: Any, path: str | Path, trained: dict[str, Any]) -> None:
-    """The weights of a checkpoint into a module that describes itself as the saved one did, and
-    was trained for just this."""
-    config, weights = read_checkpoint(path)
-    expected = json.loads(json.dumps(module.describe()))
-    options = expected.pop("options")
-    check_contents(path, config, expected)
-    if config["trained"] != trained:
-        raise ValueError(f"{path} was trained for {config['trained']}, expected {trained}.")
-    if config["options"] != options:
-        raise ValueError(
-            f"{path} was trained as another method, controller or core: it has "
-            f"{config['options']}, expected {options}.  Train it again."
-        )
-    module.load_state_dict(weights)

@@ -35,7 +35,8 @@ from rcdrs.experiments.dfl.stages import lesson
 from rcdrs.experiments.engine import KEYS, Asked, make_instances, time_methods, train_run, tune
 from rcdrs.experiments.engine import evaluate as evaluate_runs
 from rcdrs.experiments.exact import solve
-from rcdrs.layer import DRSLayer, read_checkpoint
+from rcdrs.files import read_checkpoint
+from rcdrs.layer import DRSLayer
 from rcdrs.solver.problem import ConicProgram
 
 CPU = torch.device("cpu")

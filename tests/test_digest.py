@@ -68,12 +68,10 @@ def copy(tmp_path, monkeypatch):
         ("training/loop.py", "import copy\nimport csv\n", "import csv\nimport copy\n"),
         (
             "experiments/engine.py",
-            "from rcdrs.layer import check_core, load_weights\n"
-            "from rcdrs.training.loop import train\n",
-            "from rcdrs.training.loop import train\n"
-            "from rcdrs.layer import (load_weights, check_core)\n",
+            "from rcdrs.layer import check_core\nfrom rcdrs.training.loop import train\n",
+            "from rcdrs.training.loop import train\nfrom rcdrs.layer import (check_core)\n",
         ),
-        ("files.py", "0o644", "0o600"),  # how files are written
+        ("files.py", "0o666", "0o600"),  # how files are written
     ],
 )
 def test_wording_does_not_count(copy, file, old, new):
@@ -121,7 +119,7 @@ def test_wording_does_not_count(copy, file, old, new):
             "train_run",
             True,
         ),
-        ("experiments/engine.py", "import replacing", "import other as replacing", "tune", True),
+        ("experiments/engine.py", " load_weights", " other as load_weights", "train_run", True),
         ("solver/affine.py", "import torch\n", "import torch, os\n", "tune", True),
     ],
 )

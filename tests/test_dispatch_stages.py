@@ -29,7 +29,8 @@ from rcdrs.experiments.engine import (
     train_run,
     tune,
 )
-from rcdrs.layer import DRSLayer, read_checkpoint
+from rcdrs.files import read_checkpoint
+from rcdrs.layer import DRSLayer
 from rcdrs.reporting.report.day import draw_day
 from rcdrs.solver.step import rollout
 

@@ -35,7 +35,7 @@ from rcdrs.experiments.engine import (
 )
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
 from rcdrs.experiments.synthetic.stages import lesson, measure
-from rcdrs.layer import read_checkpoint
+from rcdrs.files import read_checkpoint
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.training.loop import TrainingDiverged, _check_finite
 

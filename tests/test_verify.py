@@ -14,7 +14,7 @@ import yaml
 
 from rcdrs.artifact import verify as module
 from rcdrs.artifact.verify import KINDS, NotVerified, compare, contents, verify
-from rcdrs.layer import write_checkpoint
+from rcdrs.files import write_checkpoint
 
 KEYS = "experiment,family,scale,K,seed,method,recipe"
 CASE = "socp-hard-0-K5"

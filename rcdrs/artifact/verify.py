@@ -118,7 +118,7 @@ def _trained(recipe: str, method: str, where: str) -> str:
 
 
 def _weights(path: Path) -> str:
-    from rcdrs.layer import read_checkpoint
+    from rcdrs.files import read_checkpoint
 
     parts: list[str | bytes] = []
     for name, tensor in read_checkpoint(path)[1].items():

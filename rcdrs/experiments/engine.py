@@ -33,8 +33,8 @@ import torch
 
 from rcdrs.experiments.base import Run, experiments
 from rcdrs.experiments.settings import Plain, Timing
-from rcdrs.files import replacing
-from rcdrs.layer import check_core, load_weights
+from rcdrs.files import load_weights, replacing
+from rcdrs.layer import check_core
 from rcdrs.training.loop import train
 
 #: Columns that say which run a row of a seed-level CSV is.

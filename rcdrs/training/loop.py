@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from tqdm import tqdm
 
-from rcdrs.files import replacing
-from rcdrs.layer import DRSLayer, SolverLayer, read_checkpoint, write_checkpoint
+from rcdrs.files import read_checkpoint, replacing, write_checkpoint
+from rcdrs.layer import DRSLayer, SolverLayer
 from rcdrs.solver.fused import Observation
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.training.losses import Loss

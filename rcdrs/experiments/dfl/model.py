@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from rcdrs.experiments.dfl.data import CONE, FEATURES, Decisions, check_features
-from rcdrs.layer import Solution, SolverLayer, write_checkpoint
+from rcdrs.files import write_checkpoint
+from rcdrs.layer import Solution, SolverLayer
 from rcdrs.solver.readout import equality
 from rcdrs.training.losses import Loss
 
