@@ -14,7 +14,13 @@ import yaml
 
 from rcdrs.artifact import verify as module
 from rcdrs.artifact.verify import KINDS, NotVerified, compare, contents, verify
-from rcdrs.files import write_checkpoint
+from rcdrs.files import (
+    read_arrays,
+    read_checkpoint,
+    write_arrays,
+    write_checkpoint,
+    write_json,
+)
 
 KEYS = "experiment,family,scale,K,seed,method,recipe"
 CASE = "socp-hard-0-K5"
@@ -109,6 +115,18 @@ def test_the_layout_of_files_does_not_count(runs):
         "array": 3, "core": 1, "weights": 3, "curve": 4, "row": 3, "detail": 2, "trace": 1
     }  # fmt: skip
     assert "3 row" in str(comparison)
+
+
+def test_seals_and_what_a_reference_says_of_itself_do_not_count(runs):
+    """A base from before has neither."""
+    base, here = runs
+    weights = read_checkpoint(here / ONE_EACH["model"])[1]
+    torch.save({"config": "{}", "weights": weights}, base / ONE_FILE["model"])
+    for path in [*here.rglob("*.npz")]:
+        meta = {"meta": np.array("{}")} if path.parent.name == "references" else {}
+        write_arrays(path, read_arrays(path) | meta)
+    write_json(here / ONE_EACH["core"], {"alpha": 1.6, "beta": 0.3})
+    assert compare(base, here).same
 
 
 def test_values_that_the_base_does_not_keep_are_told_but_no_difference(runs):

@@ -20,7 +20,7 @@ from typing import Any
 
 from rcdrs.artifact.key import Key, parse
 from rcdrs.artifact.times import benchmark_seconds
-from rcdrs.files import replacing
+from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
 #: In a checkout.
 RELEASED = "results/released"
@@ -32,6 +32,8 @@ RULES = {"rows": "evaluate", "checkpoints": "train", "times": "time", "traces": 
 #: Layers are released of these methods and this seed: 13 MB.  Every seed would be 39 MB.
 LAYERS = ("RCDRS-Env", "RCDRS-NoEnv")
 LAYER_SEED = 0
+#: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.
+NOTE = ("digests", "host", "machine", "device", "cpu", "python", "torch", "numpy", "files")
 
 
 class DamagedRelease(ValueError):
@@ -130,27 +132,42 @@ def origin(digests: Digests, device: str) -> dict[str, Any]:
     }
 
 
-def write_origin(rows: Path, digests: Digests, device: str) -> None:
-    """The note beside a result."""
-    with replacing(rows.with_suffix(".origin.json")) as temporary:
-        temporary.write_text(json.dumps(origin(digests, device), indent=1) + "\n")
+def write_origin(rows: Path, digests: Digests, device: str, *beside: Path) -> None:
+    """The note beside a result, with the hashes of its file and of those that go with it."""
+    hashes = {path.suffix: sha256(path) for path in (rows, *beside)}
+    write_json(note_of(rows), origin(digests, device) | {"files": hashes})
+
+
+def note_of(rows: Path) -> Path:
+    return rows.with_suffix(".origin.json")
 
 
 def read_origin(rows: Path) -> dict[str, Any]:
-    """The note beside a result; empty where there is none."""
-    note = rows.with_suffix(".origin.json")
+    """The note beside a result; empty where there is none.
+
+    A result that is not as it was when the note was written is an error.
+    """
+    note = note_of(rows)
     if not note.exists() or not rows.exists():
         return {}
     try:
-        found = json.loads(note.read_text())
-        if not isinstance(found["digests"], dict):
-            raise TypeError("its digests are no mapping")
+        found = read_json(note, NOTE)
+        hashes = found.pop("files", {})
+        if not isinstance(found["digests"], dict) or not isinstance(hashes, dict):
+            raise TypeError("its digests or files are no mapping")
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"{note} does not say where {rows.name} comes from ({error!r}): delete both and run "
             "the workflow again."
         ) from error
-    return dict(found)
+    for suffix, expected in hashes.items():
+        path = rows.with_suffix(suffix)
+        if not path.exists() or sha256(path) != expected:
+            what = "was changed" if path.exists() else "is gone"
+            raise ValueError(
+                f"{path} {what} after it was computed: delete {rows} and run the workflow again."
+            )
+    return found
 
 
 def release(
@@ -258,8 +275,7 @@ def _merge_details(source: Path, target: Path) -> None:
     arrays: dict[str, Any] = {}
     for path in (target, source):
         if path.exists():
-            with np.load(path, allow_pickle=False) as stored:
-                arrays |= dict(stored)
+            arrays |= read_arrays(path)
     with open(target, "wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
 

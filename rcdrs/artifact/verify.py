@@ -67,7 +67,7 @@ def contents(run: Path) -> Contents:
             case folder, _ if folder in SKIPPED:
                 pass
             case "instances" | "references", ".npz":
-                found.update(_arrays(path, f"array {folder}/{path.stem}"))
+                found.update(_arrays(path, folder, f"array {folder}/{path.stem}"))
             case "cores", ".json":
                 found.update(_cores(path))
             case "checkpoints" | "models", ".pt":
@@ -82,7 +82,7 @@ def contents(run: Path) -> Contents:
                     numbers = {name: text for name, text in row.items() if name not in APART}
                     found[f"row {Path(key.path()).with_suffix('')}", _text(numbers)] += 1
             case _, ".npz":
-                found.update(_arrays(path, f"detail {'/'.join([folder, *rest])}"))
+                found.update(_arrays(path, folder, f"detail {'/'.join([folder, *rest])}"))
     return found
 
 
@@ -96,10 +96,12 @@ def _text(line: dict[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(line.items()) if value)
 
 
-def _arrays(path: Path, prefix: str) -> Iterator[tuple[str, str]]:
+def _arrays(path: Path, folder: str, prefix: str) -> Iterator[tuple[str, str]]:
     """By instance they are called METHOD@RECIPE/METRIC, or METRIC in a file METHOD@RECIPE."""
     with np.load(path) as stored:
         for name, array in stored.items():
+            if (folder, name) == ("references", "meta"):
+                continue  # says what they are of; older runs have none
             name = name.replace("@-/", "@paper/").removeprefix(f"{path.stem}/")
             yield f"{prefix}/{name}", _hash(f"{array.dtype} {array.shape}", array.tobytes())
 

@@ -19,7 +19,7 @@ import torch
 from rcdrs.artifact.config import ROOT, checked
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.release import write_origin
+from rcdrs.artifact.release import note_of, write_origin
 from rcdrs.artifact.runtime import claim
 from rcdrs.experiments import engine
 from rcdrs.experiments.base import Run, experiment_of, experiments
@@ -70,9 +70,7 @@ def evaluate(options: argparse.Namespace) -> None:
     files = (name, options.instances, options.core)
     on, compared = claim(device(options.device)), _only(options, "reference")
     rows, details = _timed(engine.evaluate, *files, asked, settings, on, compared)
-    if options.out is not None:
-        engine.write_details(details, options.out.with_suffix(".npz"))
-    _show(rows, options)
+    _show(rows, options, details)
 
 
 def time(options: argparse.Namespace) -> None:
@@ -138,11 +136,18 @@ def _timed(stage: Callable[..., T], *arguments: Any) -> T:
     return result
 
 
-def _show(rows: pd.DataFrame, options: argparse.Namespace) -> None:
+def _show(
+    rows: pd.DataFrame, options: argparse.Namespace, details: dict[str, Any] | None = None
+) -> None:
     """To the file, with where it comes from beside it, or to the terminal where none is named."""
     if options.out is None:
         print(rows.to_string(index=False, float_format="{:.3g}".format))
         return
+    # A note of what was there before would not fit the new files.
+    note_of(options.out).unlink(missing_ok=True)
+    beside = [] if details is None else [options.out.with_suffix(".npz")]
+    for path in beside:
+        engine.write_details(details or {}, path)
     engine.write_rows(rows, options.out)
-    write_origin(options.out, options.stamp, str(device(options.device)))
+    write_origin(options.out, options.stamp, str(device(options.device)), *beside)
     print(f"wrote {options.out}")

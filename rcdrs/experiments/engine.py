@@ -33,7 +33,15 @@ import torch
 
 from rcdrs.experiments.base import Run, experiments
 from rcdrs.experiments.settings import Plain, Timing
-from rcdrs.files import load_weights, replacing
+from rcdrs.files import (
+    load_weights,
+    read_json,
+    replacing,
+    sha256,
+    write_arrays,
+    write_checkpoint,
+    write_json,
+)
 from rcdrs.layer import check_core
 from rcdrs.training.loop import train
 
@@ -146,14 +154,13 @@ def tune(experiment: str, instances: Path, depth: int, grid: Plain, out: Path) -
     options = {"alphas": grid["alpha"], "betas": grid["beta"], "scored": grid["instances"]}
     alpha, beta = stages.tune(data, depth, **options)
     core = {"case": data.name, "seed": data.seed, "depth": depth, "alpha": alpha, "beta": beta}
-    with replacing(out) as temporary:
-        temporary.write_text(json.dumps(core) + "\n")
+    write_json(out, core)
 
 
 def read_core(path: Path, case: str, seed: int) -> Core:
     """What `tune` wrote, for these instances."""
     try:
-        core = json.loads(path.read_text())
+        core = read_json(path, ("case", "seed", *Core._fields))
         found = Core(int(core["depth"]), *check_core(float(core["alpha"]), float(core["beta"])))
         owner = core["case"], core["seed"]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -194,7 +201,8 @@ def train_run(
         raise ValueError(f"start is {start}, expected {expected} for {run.method}.")
     if out.suffix != ".pt":
         raise ValueError(f"out is {out}, expected a name that ends in .pt.")
-    given, resume = Given(stages, instances, core, settings, on), out.with_suffix(".resume")
+    given = Given(stages, instances, core, settings, on)
+    curve, resume = out.with_suffix(".csv"), out.with_suffix(".resume")
     torch.manual_seed(seed)
     solver = given.solver(run.method)
     if start is not None:
@@ -207,11 +215,12 @@ def train_run(
         lesson.recipe,
         seed,
         reference=lesson.reference,
-        curve=out.with_suffix(".csv"),
+        curve=curve,
         resume=resume,
         label=f"{run} {given.purpose(run)['case']} K={given.core.depth}",
     )
-    solver.save(out, trained=given.purpose(run))
+    config = solver.describe() | {"trained": given.purpose(run), "curve": sha256(curve)}
+    write_checkpoint(out, config, solver.state_dict())
     resume.unlink(missing_ok=True)
 
 
@@ -222,8 +231,8 @@ def make_reference(experiment: str, instances: Path, core: Path, steps: int, out
     stages = stages_of(experiment, "reference")
     data = stages.load(instances)
     arrays = stages.reference(data, read_core(core, data.name, data.seed).pair, steps)
-    with replacing(out) as temporary, open(temporary, "wb") as stream:
-        np.savez(stream, allow_pickle=False, **arrays)
+    owner = {"case": data.name, "seed": data.seed}
+    write_arrays(out, arrays | {"meta": np.array(json.dumps(owner))})
 
 
 def evaluate(
@@ -311,8 +320,7 @@ def write_rows(rows: pd.DataFrame, out: Path) -> None:
 
 
 def write_details(details: dict[str, np.ndarray], out: Path) -> None:
-    with replacing(out) as temporary, open(temporary, "wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **details)
+    write_arrays(out, details, compressed=True)
 
 
 def milliseconds(solve: Callable[[], Any], on: torch.device, warm_up: int, repeats: int) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones import Cone
-from rcdrs.files import replacing
+from rcdrs.files import read_arrays, reading, write_arrays
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import Errors, errors
@@ -95,18 +94,13 @@ class Dataset(Generic[S]):
         """Write everything to one .npz file."""
         arrays = {key: tensor.numpy() for key, tensor in self.tensors.items()}
         arrays["meta"] = np.array(json.dumps(self.meta))
-        with replacing(path) as temporary, open(temporary, "wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
+        write_arrays(path, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote; a damaged or foreign file is an error that names it."""
         with _naming(path, cls.example):
-            with zipfile.ZipFile(path) as archive:
-                if damaged := archive.testzip():
-                    raise ValueError(f"{damaged} is damaged")
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
+            arrays = read_arrays(path)
             meta = json.loads(str(arrays.pop("meta")))
             return cls(meta, _from_numpy(arrays))
 
@@ -158,17 +152,9 @@ def case_of(path: str | Path) -> str:
         return str(json.loads(str(stored["meta"]))["case"])
 
 
-@contextlib.contextmanager
-def _naming(path: str | Path, case: str = "CASE") -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # whatever a damaged file makes zipfile, numpy or json raise
-        raise ValueError(
-            f"{path} is not a readable instance set ({error}): delete it and generate it again "
-            f"with `rcdrs instances {case}`."
-        ) from error
+def _naming(path: str | Path, case: str = "CASE") -> AbstractContextManager[None]:
+    remedy = f"delete it and generate it again with `rcdrs instances {case}`"
+    return reading(path, "instance set", remedy)
 
 
 def _from_numpy(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:

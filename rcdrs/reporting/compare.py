@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from rcdrs.artifact.release import Released
-from rcdrs.reporting.results import KEY
+from rcdrs.reporting.results import KEY, read_rows
 
 #: Zero but for rounding: the readout is in the cone and complementary by construction.
 EXACT = ["Cone", "Box", "r_comp"]
@@ -58,7 +58,7 @@ def compare(run: Path, released: Released) -> pd.DataFrame:
 def _differences(computed: list[Path], released: Path) -> pd.DataFrame:
     """Of the rows of a setting that both have, the largest relative difference, with its metric."""
     ours, theirs = (
-        pd.concat(pd.read_csv(path, dtype=dict.fromkeys(KEY, str)) for path in paths)
+        read_rows(paths).drop(columns="source").astype(dict.fromkeys(KEY, str))
         for paths in (computed, [released])
     )
     ours, theirs = ours.set_index([*KEY]).align(theirs.set_index([*KEY]), join="inner")

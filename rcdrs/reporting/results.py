@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from rcdrs.artifact.key import Key
+from rcdrs.artifact.release import read_origin
 
 TIME = "time_ms"
 #: The columns that tell one seed-level row from another; times do not depend on the recipe.
@@ -26,6 +27,7 @@ def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
     """
     frames = [pd.DataFrame(columns=["source"])]
     for path in dict.fromkeys(paths):
+        read_origin(path)  # an error where the file is not as it was computed
         try:
             frames.append(pd.read_csv(path).assign(source=str(path)))
         except (ValueError, UnicodeDecodeError) as error:

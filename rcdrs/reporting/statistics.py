@@ -31,6 +31,8 @@ import pandas as pd
 
 from rcdrs.artifact.config import Config
 from rcdrs.artifact.key import Key, recipe_of
+from rcdrs.artifact.release import read_origin
+from rcdrs.files import read_arrays, reading
 from rcdrs.reporting import coverage
 from rcdrs.reporting.formatting import LARGER_IS_BETTER, Measured
 from rcdrs.reporting.results import TIME, Results, Statistic
@@ -179,13 +181,9 @@ class Details:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {_known(name): values for name, values in stored.items()}
-    except Exception as error:  # zipfile, zlib and numpy each have their own
-        raise ValueError(
-            f"{path} is not a readable .npz file ({error}): delete it and run the workflow again."
-        ) from error
+    read_origin(path.with_suffix(".csv"))  # an error where it is not as it was computed
+    with reading(path, ".npz file", "delete it and run the workflow again"):
+        return {_known(name): values for name, values in read_arrays(path).items()}
 
 
 def _known(name: str) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rcdrs.experiments.dfl.data import CONE, FEATURES, Decisions, check_features
-from rcdrs.files import write_checkpoint
 from rcdrs.layer import Solution, SolverLayer
 from rcdrs.solver.readout import equality
 from rcdrs.training.losses import Loss
@@ -89,9 +87,6 @@ class DecisionModel(nn.Module):
     def describe(self) -> dict[str, Any]:
         """What a checkpoint says of the model."""
         return {"method": self.method, "depth": self.depth, "options": self.options()}
-
-    def save(self, path: str | Path, trained: dict[str, Any]) -> None:
-        write_checkpoint(path, self.describe() | {"trained": trained}, self.state_dict())
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rcdrs.experiments.dispatch.scenarios import ScenarioSet, formulation_of
 from rcdrs.experiments.dispatch.scenarios import generate as draw
 from rcdrs.experiments.dispatch.trace import trace
 from rcdrs.experiments.settings import Plain
+from rcdrs.files import read_arrays, reading
 from rcdrs.layer import Solution, SolverLayer
 from rcdrs.solver.step import rollout
 from rcdrs.training.loop import Lesson, Recipe
@@ -92,14 +94,21 @@ def measure(layer: SolverLayer, data: ScenarioSet, costs: dict[str, Tensor]) -> 
 
 
 def read_reference(path: Path | None, data: ScenarioSet) -> dict[str, Tensor]:
+    """The costs that `reference` computed for these days."""
     if path is None:
         raise ValueError("reference is missing: make it with `rcdrs reference`.")
-    with np.load(path, allow_pickle=False) as stored:
-        costs = {name: torch.from_numpy(stored[name]).to(data.test.c) for name in stored.files}
-    for name in ("reference", "optimum"):
-        if name not in costs or len(costs[name]) != data.test.batch:
-            raise ValueError(
-                f"{path} does not hold the {name} costs of {data.test.batch} test days: make it "
-                "with `rcdrs reference`."
-            )
-    return costs
+    days, owner = data.test.batch, {"case": data.name, "seed": data.seed}
+    with reading(path, "reference", "delete it and make it with `rcdrs reference`"):
+        arrays = read_arrays(path)
+        meta = arrays.pop("meta", None)  # an older file has none
+        if meta is not None and (found := json.loads(str(meta))) != owner:
+            raise ValueError(f"it is of {found}, expected {owner}")
+        if arrays.keys() != {"reference", "optimum"}:
+            raise ValueError(f"it holds {sorted(arrays)}, expected ['optimum', 'reference']")
+        for name, costs in arrays.items():
+            if costs.shape != (days,) or costs.dtype.kind != "f":
+                found = f"{costs.dtype} of shape {costs.shape}"
+                raise ValueError(f"{name} is {found}, expected the costs of {days} test days")
+            if np.isinf(costs).any() or (name == "reference" and np.isnan(costs).any()):
+                raise ValueError(f"{name} holds costs that are no finite numbers")
+    return {name: torch.from_numpy(costs).to(data.test.c) for name, costs in arrays.items()}

@@ -18,6 +18,7 @@ from rcdrs.experiments.base import Run
 from rcdrs.experiments.instances import Split
 from rcdrs.experiments.settings import Plain
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
+from rcdrs.files import read_checkpoint, sha256
 from rcdrs.layer import RCDRSLayer, Solution, SolverLayer
 from rcdrs.training.loop import Lesson, Recipe
 from rcdrs.training.losses import LogKKTLoss, TerminalLoss
@@ -110,6 +111,12 @@ def _curve(checkpoint: Path) -> Iterator[Plain]:
     path = checkpoint.with_suffix(".csv")
     if not path.exists():
         return
+    noted = read_checkpoint(checkpoint)[0].get("curve")
+    if noted is not None and noted != sha256(path):
+        raise ValueError(
+            f"{path} is not the curve that was written with {checkpoint.name}: delete both and "
+            "train again."
+        )
     for line in pd.read_csv(path).to_dict("records"):
         for name in ("loss", "merit"):
             if not math.isnan(line[name]):  # before the first epoch there is no loss
