@@ -21,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from rcdrs import ControllerConfig, DRSLayer, RCDRSLayer
 from rcdrs.baselines.registry import METHODS
 from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.files import read_checkpoint, write_checkpoint
 from rcdrs.training.loop import TrainingDiverged, train
 from rcdrs.training.losses import TerminalLoss
 
@@ -45,12 +46,12 @@ def untrained(data, seed=0):
     return RCDRSLayer(data.A, data.case.cone, DEPTH, CORE, ControllerConfig(hidden=8))
 
 
-def run(data, folder, recipe=RECIPE, seed=0):
+def run(data, folder, recipe=RECIPE, seed=0, weights=0, **more):
     """Train in `folder` and write the layer beside the curve; returns the bytes of both."""
-    layer = untrained(data)
+    layer = untrained(data, weights)
     programs = (data.train.program, data.validation.program)
     files = {"curve": folder / "curve.csv", "resume": folder / "resume.pt"}
-    train(layer, *programs, recipe, seed, CORE, **files)
+    train(layer, *programs, recipe, seed, CORE, **files, **more)
     layer.save(folder / "layer.pt")
     return (folder / "layer.pt").read_bytes(), (folder / "curve.csv").read_bytes()
 
@@ -63,7 +64,7 @@ def whole(data, tmp_path_factory):
 
 @pytest.fixture
 def save_every_epoch(monkeypatch):
-    monkeypatch.setattr("rcdrs.training.loop.time", hurried_clock())
+    monkeypatch.setattr("rcdrs.training.loop.SAVE_INTERVAL", -1)
 
 
 def hurried_clock():
@@ -235,8 +236,44 @@ def test_crash_inside_writing_leaves_the_old_file(data, tmp_path, monkeypatch):
 
 def test_damaged_resume_file_is_named(data, tmp_path):
     (tmp_path / "resume.pt").write_bytes(b"half a fi")
-    with pytest.raises(ValueError, match=r"resume\.pt is not a readable checkpoint"):
+    message = r"resume\.pt is not a readable checkpoint .*: delete it, and training starts over"
+    with pytest.raises(ValueError, match=message):
         run(data, tmp_path)
+
+
+def test_checkpoint_in_place_of_a_resume_file_is_named(data, tmp_path):
+    untrained(data).save(tmp_path / "resume.pt")
+    message = r"resume\.pt is not a readable state of an unfinished training .*: delete it, and"
+    with pytest.raises(ValueError, match=message):
+        run(data, tmp_path)
+
+
+def test_every_flipped_byte_of_a_resume_file_is_found(data, tmp_path, save_every_epoch):
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path, interrupted(8, stop))
+    path = tmp_path / "resume.pt"
+    whole = path.read_bytes()
+    for place in (*range(0, len(whole), 2999), *range(len(whole) - 90, len(whole), 9)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=r"resume\.pt .*: delete it, and training starts over"):
+            run(data, tmp_path)
+
+
+def test_resume_file_whose_parts_do_not_fit_is_named(data, tmp_path, save_every_epoch):
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path, interrupted(8, stop))
+    path = tmp_path / "resume.pt"
+    config, weights = read_checkpoint(path)
+    first = next(iter(weights["best"]))
+    for part, change in (
+        ("best", {first: torch.full_like(weights["best"][first], math.nan)}),
+        ("layer", {first: torch.ones(7)}),
+        ("layer", {"more": torch.ones(7)}),
+        ("optimizer", {"param_groups": []}),
+    ):
+        write_checkpoint(path, config, weights | {part: weights[part] | change})
+        with pytest.raises(ValueError, match=r"resume\.pt is not a readable"):
+            run(data, tmp_path)
 
 
 def test_curve_has_one_row_an_epoch(data, tmp_path):
@@ -367,11 +404,41 @@ def test_divergence_names_epoch_and_instances(data, whole, tmp_path, save_every_
     assert run(data, tmp_path) == whole
 
 
-def test_resume_file_of_another_run_is_ignored(data, whole, tmp_path, save_every_epoch):
-    """Another seed's state must not leak into this one."""
+def other_data(split):
+    """One number of a split is another."""
+    data = instances()
+    getattr(data, split).program.b[3, 5] += 1e-3
+    return {"data": data}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"recipe": interrupted(8, stop, replace(RECIPE, learning_rate=0.5))}, "recipe"),
+        ({"seed": 1}, "seed"),
+        ({"weights": 1}, "first weights"),
+        ({"code": "before"}, "code"),
+        (other_data("train"), "data"),
+        (other_data("validation"), "data"),
+    ],
+)
+def test_resume_file_of_another_run_is_not_used(
+    data, whole, tmp_path, save_every_epoch, capsys, change, what
+):
+    """Another run's state must not leak into this one; what differs is told."""
+    given = {"data": data, "recipe": interrupted(8, stop)} | change
     with pytest.raises(KeyboardInterrupt):
-        run(data, tmp_path, interrupted(8, stop, replace(RECIPE, learning_rate=0.5)))
+        run(folder=tmp_path, **given)
     assert run(data, tmp_path) == whole
+    told = capsys.readouterr().err
+    assert f"resume.pt is of a training with other {what}: training starts over." in told
+
+
+def test_resumed_run_of_the_same_data_says_nothing(data, tmp_path, save_every_epoch, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path, interrupted(8, stop), code="a")
+    run(instances(), tmp_path, code="a")
+    assert capsys.readouterr().err == ""
 
 
 def test_validation_that_is_not_finite_is_named(data):

@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 
 from rcdrs.artifact.config import ROOT, checked
+from rcdrs.artifact.digest import stage_digest
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import note_of, write_origin
@@ -49,7 +50,8 @@ def train(options: argparse.Namespace) -> None:
     settings = _settings(options, "checkpoints", name, run)
     files = (name, options.instances, options.core)
     on, start = claim(device(options.device)), _only(options, "start")
-    _timed(engine.train_run, *files, run, settings, options.seed, options.out, on, start)
+    code = stage_digest("train_run", name)
+    _timed(engine.train_run, *files, run, settings, options.seed, options.out, on, start, code)
     print(f"wrote {options.out}")
 
 

@@ -185,10 +185,12 @@ def train_run(
     out: Path,
     on: torch.device,
     start: Path | None = None,
+    code: str = "",
 ) -> None:
     """Train the solver of a run and write its checkpoint, with the training curve as CSV beside it.
 
-    `start` is the checkpoint of the layer inside, for a run that begins with a trained one.
+    `start` is the checkpoint of the layer inside, for a run that begins with a trained one.  An
+    unfinished training goes on if it was of the same data, settings and `code`, a digest.
     """
     stages, kind = stages_of(experiment), experiments()[experiment]
     if kind.trained(run) != run:
@@ -218,6 +220,7 @@ def train_run(
         curve=curve,
         resume=resume,
         label=f"{run} {given.purpose(run)['case']} K={given.core.depth}",
+        code=code,
     )
     config = solver.describe() | {"trained": given.purpose(run), "curve": sha256(curve)}
     write_checkpoint(out, config, solver.state_dict())

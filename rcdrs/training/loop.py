@@ -7,9 +7,10 @@ import csv
 import hashlib
 import json
 import math
+import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,17 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from tqdm import tqdm
 
-from rcdrs.files import read_checkpoint, replacing, write_checkpoint
+from rcdrs.cones import Box, Cone, Product
+from rcdrs.files import load_state, read_checkpoint, reading, replacing, write_checkpoint
 from rcdrs.layer import DRSLayer, SolverLayer
 from rcdrs.solver.fused import Observation
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.training.losses import Loss
 
 Plain = dict[str, Any]
+#: Seconds between two saves of an unfinished training: often enough to lose little, and rare enough
+#: to cost nothing.
+SAVE_INTERVAL = 5.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ def train(
     curve: str | Path | None = None,
     resume: str | Path | None = None,
     label: str = "train",
+    code: str = "",
 ) -> list[dict[str, float]]:
     """Train `layer` in place and leave it at its epoch of lowest validation merit.
 
@@ -96,8 +102,10 @@ def train(
         reference: the fixed core (alpha, beta) that the loss compares with, if any.
         curve: CSV file for one row an epoch.
         resume: file that keeps the state of an unfinished run; the same call goes on from it
-            and ends with the same bytes.  A file of another run is ignored.  Delete it once the
-            trained layer is saved.
+            and ends with the same bytes.  A file of another run, with other data, first weights,
+            code or settings, is not used, and standard error says so.  Delete it once the trained
+            layer is saved.
+        code: a digest of the code, which a resumed run has to share.
 
     Returns the rows of the curve; row 0 is the untrained layer.
     """
@@ -151,7 +159,12 @@ def train(
         "recipe": repr(recipe),
         "seed": seed,
         "reference": reference and list(reference),
+        "torch": torch.__version__,
+        "code": code,
     }
+    if resume is not None:
+        run |= {"data": _fingerprint((train_set, validation_set))}
+        run |= {"first weights": _fingerprint(layer.state_dict())}
     progress = _load_progress(resume, run, layer, optimizer)
     if progress is None:
         merit = validate(0)
@@ -176,8 +189,7 @@ def train(
             progress.best = copy.deepcopy(layer.state_dict())
         bar.set_postfix(merit=f"{merit:.3g}", best=f"{progress.best_merit:.3g}")
         bar.update()
-        # Every few seconds is often enough to lose little, and rare enough to cost nothing.
-        if resume is not None and time.monotonic() - saved_at > 5:
+        if resume is not None and time.monotonic() - saved_at > SAVE_INTERVAL:
             _save_progress(resume, run, layer, optimizer, progress)
             saved_at = time.monotonic()
     bar.close()
@@ -216,14 +228,55 @@ def _save_progress(
 def _load_progress(
     path: str | Path | None, run: Plain, layer: nn.Module, optimizer: Optimizer
 ) -> _Progress | None:
+    """What `_save_progress` wrote, in layer and optimizer; nothing if it is of another run."""
     if path is None or not Path(path).exists():
         return None
-    config, weights = read_checkpoint(path)
-    if config["run"] != json.loads(json.dumps(run)):
-        return None
-    layer.load_state_dict(weights["layer"])
-    optimizer.load_state_dict(weights["optimizer"])
-    return _Progress(config["epoch"], config["best"], weights["best"], config["curve"])
+    remedy = "delete it, and training starts over"
+    config, weights = read_checkpoint(path, remedy)
+    with reading(path, "state of an unfinished training", remedy):
+        found, own = config["run"], json.loads(json.dumps(run))
+        if other := [name for name in own if found.get(name) != own[name]]:
+            tqdm.write(
+                f"{path} is of a training with other {', '.join(other)}: training starts over.",
+                file=sys.stderr,
+            )
+            return None
+        at = _Progress(config["epoch"], config["best"], weights["best"], config["curve"])
+        state, steps = weights["layer"], weights["optimizer"]
+    for kept in (at.best, state):  # the first only to see that it fits
+        load_state(layer, path, kept)
+    with reading(path, "state of an unfinished training", remedy):
+        optimizer.load_state_dict(steps)
+    return at
+
+
+def _fingerprint(value: Any) -> str:
+    """Of all numbers in a data set or in weights, wherever these are kept."""
+    digest = hashlib.sha256()
+    for part in _parts(value):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    match value:
+        case Tensor():
+            yield f"{value.dtype} {tuple(value.shape)}".encode()
+            if value.device.type != "meta":
+                yield value.detach().cpu().contiguous().numpy().tobytes()
+        case dict():
+            yield from _parts([*value.items()])
+        case list() | tuple():
+            for part in value:
+                yield from _parts(part)
+        case Product(cones=cones):
+            yield from _parts([*cones])
+        case Box(lower=lower, upper=upper):
+            yield from _parts([lower, upper])
+        case str() | Cone():
+            yield repr(value).encode()
+        case _ if is_dataclass(value):
+            yield from _parts([(part.name, getattr(value, part.name)) for part in fields(value)])
 
 
 def _write_curve(path: str | Path, rows: list[dict[str, float]]) -> None:
