@@ -97,9 +97,8 @@ def write_archive(path: str | Path, content: bytes) -> None:
     """A zip file, sealed."""
     if not _ends(content):
         raise ValueError(f"what is to be written to {path} is no zip file without a comment.")
-    seal = f"{SEAL}:{hashlib.sha256(content).hexdigest()}".encode()
     with replacing(path) as temporary:
-        temporary.write_bytes(content[:-2] + len(seal).to_bytes(2, "little") + seal)
+        temporary.write_bytes(content[:-2] + _seal(content[:-2]))
 
 
 def read_archive(path: str | Path) -> io.BytesIO:
@@ -111,11 +110,18 @@ def read_archive(path: str | Path) -> io.BytesIO:
                 raise ValueError(f"its part {damaged} is damaged")
         return io.BytesIO(content)
     size = len(SEAL) + 1 + 64
-    plain = content[: -size - 2] + bytes(2)
-    seal = f"{SEAL}:{hashlib.sha256(plain).hexdigest()}".encode()
-    if not _ends(plain) or content != plain[:-2] + size.to_bytes(2, "little") + seal:
+    plain, end = memoryview(content)[: -size - 2], content[-size - 2 :]
+    if not _ends(bytes(plain[-20:]) + bytes(2)) or end != _seal(plain):
         raise ValueError("it was cut off, or changed after it was written")
     return io.BytesIO(content)
+
+
+def _seal(plain: bytes | memoryview) -> bytes:
+    """The end of a sealed zip file, in place of the last two bytes: the comment with its length."""
+    digest = hashlib.sha256(plain)
+    digest.update(bytes(2))
+    seal = f"{SEAL}:{digest.hexdigest()}".encode()
+    return len(seal).to_bytes(2, "little") + seal
 
 
 def _ends(content: bytes) -> bool:

@@ -22,6 +22,7 @@ from rcdrs.cli import main as cli
 from rcdrs.cli import results
 from rcdrs.cli.main import main
 from rcdrs.experiments.settings import merge
+from rcdrs.files import write_json
 from rcdrs.reporting.tables import needs
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +95,7 @@ def test_stages_leave_their_files(work):
     """And nothing else: neither temporary nor resume files."""
     for depth in (3, 4):
         core = json.loads((work / f"core{depth}.json").read_text())
-        assert core.keys() == {"case", "seed", "depth", "alpha", "beta"}
+        assert core.keys() == {"case", "seed", "depth", "alpha", "beta", "sha256"}
         assert (core["case"], core["seed"], core["depth"]) == ("socp-small", 1, depth)
     expected = {"set.npz", "core3.json", "core4.json"}
     expected |= {f"{method}.{suffix}" for method in LEARNED for suffix in ("pt", "csv")}
@@ -240,6 +241,7 @@ def test_grid_decides_what_tune_selects(work, tmp_path):
     out = ("--settings", grid, "--out", tmp_path / "a.json")
     run("tune", work / "set.npz", "--depth", 3, *out)
     core = json.loads((tmp_path / "a.json").read_text())
+    del core["sha256"]
     assert core == {"case": "socp-small", "seed": 1, "depth": 3, "alpha": 1.1, "beta": 0.2}
 
 
@@ -635,7 +637,8 @@ def test_missing_files_are_named(capsys, work, tmp_path):
 def test_core_of_other_instances_is_refused(capsys, work, tmp_path, name, value):
     """With the command that makes theirs."""
     core = json.loads((work / "core3.json").read_text()) | {name: value}
-    (tmp_path / "other.json").write_text(json.dumps(core))
+    del core["sha256"]
+    write_json(tmp_path / "other.json", core)
     where = (work / "set.npz", "--core", tmp_path / "other.json")
     message = (
         f"other.json holds the core of {core['case']}, seed {core['seed']}, expected socp-small"

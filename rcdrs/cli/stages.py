@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -18,21 +19,23 @@ import torch
 
 from rcdrs.artifact.config import ROOT, checked
 from rcdrs.artifact.digest import stage_digest
-from rcdrs.artifact.key import Key
+from rcdrs.artifact.key import Key, parse
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import note_of, write_origin
 from rcdrs.artifact.runtime import claim
 from rcdrs.experiments import engine
 from rcdrs.experiments.base import Run, experiment_of, experiments
 from rcdrs.experiments.engine import Asked
-from rcdrs.experiments.instances import case_of
+from rcdrs.experiments.instances import owner_of
 from rcdrs.experiments.settings import Grid, Plain
+from rcdrs.files import check_place
 
 T = TypeVar("T")
 
 
 def instances(options: argparse.Namespace) -> None:
     name = experiment_of(options.case)
+    _check_out(options, "instances", case=options.case, seed=options.seed)
     sizes = _settings(options, "instances", name)
     _timed(engine.make_instances, name, options.case, options.seed, sizes, options.out)
     print(f"wrote {options.out}")
@@ -40,6 +43,7 @@ def instances(options: argparse.Namespace) -> None:
 
 def tune(options: argparse.Namespace) -> None:
     name = _name(options)
+    _check_out(options, "cores", **_owner(options), K=options.depth)
     grid = checked(Grid, _settings(options, "cores", name)).plain()
     _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
     print(f"wrote {options.out}")
@@ -47,16 +51,25 @@ def tune(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     name, run = _name(options), Run(options.method, options.recipe)
+    owner = _owner(options) | _depth(options)
+    _check_out(options, "checkpoints", **owner | run._asdict())
+    _check_name(options.out, "checkpoints", seed=options.seed)
+    if start := experiments()[name].start(run):
+        for path in options.start:
+            _check_name(path, "checkpoints", **owner | start._asdict())
     settings = _settings(options, "checkpoints", name, run)
     files = (name, options.instances, options.core)
-    on, start = claim(device(options.device)), _only(options, "start")
+    on, first = claim(device(options.device)), _only(options, "start")
     code = stage_digest("train_run", name)
-    _timed(engine.train_run, *files, run, settings, options.seed, options.out, on, start, code)
+    _timed(engine.train_run, *files, run, settings, options.seed, options.out, on, first, code)
     print(f"wrote {options.out}")
 
 
 def reference(options: argparse.Namespace) -> None:
     name = _name(options)
+    owner = _owner(options)
+    _depth(options)
+    _check_out(options, "references", **owner)
     settings = _settings(options, "references", name)
     steps = settings.get("steps", 0)
     if experiments()[name].reference and steps < 1:
@@ -67,7 +80,12 @@ def reference(options: argparse.Namespace) -> None:
 
 def evaluate(options: argparse.Namespace) -> None:
     name = _name(options)
-    asked = [Asked.parse(text, name) for text in options.runs]
+    asked = _asked(options, name)
+    owner = _owner(options) | _depth(options) | {"experiment": name}
+    runs = {part: "+".join(getattr(one.run, part) for one in asked) for part in Run._fields}
+    _check_out(options, "rows", ".npz", **owner | runs)
+    for path in options.reference:
+        _check_name(path, "references", **_owner(options))
     settings = _settings(options, "rows", name, asked[0].run)
     files = (name, options.instances, options.core)
     on, compared = claim(device(options.device)), _only(options, "reference")
@@ -77,6 +95,9 @@ def evaluate(options: argparse.Namespace) -> None:
 
 def time(options: argparse.Namespace) -> None:
     name = _name(options)
+    for core in options.core:
+        _depth(options, core)
+    _check_out(options, "times", **_owner(options))
     plan = Plan.read(ROOT, options.configfile)
     methods = options.method or plan.experiments[name].section.methods
     files = (name, options.instances, options.core)
@@ -86,7 +107,8 @@ def time(options: argparse.Namespace) -> None:
 
 def trace(options: argparse.Namespace) -> None:
     name = _name(options)
-    asked = [Asked.parse(text, name) for text in options.runs]
+    asked = _asked(options, name)
+    _check_out(options, "traces", **_owner(options) | _depth(options))
     settings = _settings(options, "traces", name, asked[0].run)
     on = claim(device(options.device))
     files = (name, options.instances, options.core)
@@ -104,10 +126,70 @@ def device(name: str = "auto") -> torch.device:
 
 def _name(options: argparse.Namespace) -> str:
     """The experiment that instances are of, unless another takes them."""
-    name: str = options.experiment or experiment_of(case_of(options.instances))
+    name: str = options.experiment or experiment_of(owner_of(options.instances)[0])
     if name not in experiments():
         raise ValueError(f"experiment is {name!r}, expected one of {', '.join(experiments())}.")
     return name
+
+
+def _asked(options: argparse.Namespace, name: str) -> list[Asked]:
+    """The runs of the command line; a checkpoint of a run's folder is called as it is used."""
+    asked = [Asked.parse(text, name) for text in options.runs]
+    for run, checkpoint in asked:
+        trained = experiments()[name].trained(run)
+        if checkpoint is not None and trained is not None:
+            owner = _owner(options) | _depth(options)
+            _check_name(checkpoint, "checkpoints", **owner | trained._asdict())
+    return asked
+
+
+def _owner(options: argparse.Namespace) -> Plain:
+    """Case and seed of the given instances, also by the name of their file."""
+    case, seed = owner_of(options.instances)
+    _check_name(options.instances, "instances", case=case, seed=seed)
+    return {"case": case, "seed": seed}
+
+
+def _depth(options: argparse.Namespace, core: Path | None = None) -> Plain:
+    """The depth of the given core, also by the name of its file."""
+    path, owner = core or options.core, _owner(options)
+    depth = engine.read_core(path, **owner).depth
+    _check_name(path, "cores", **owner, K=depth)
+    return {"K": depth}
+
+
+def _check_out(options: argparse.Namespace, kind: str, *beside: str, **owner: Any) -> None:
+    """An error before any work for an output that could not be written, that would replace an
+    input, or whose name is that of another result."""
+    if options.out is None:
+        return
+    given = (getattr(options, name, None) for name in ("instances", "core", "start", "reference"))
+    inputs = [path for one in given for path in (one if isinstance(one, list) else [one]) if path]
+    for path in (options.out, *(options.out.with_suffix(suffix) for suffix in beside)):
+        check_place(path)
+        if path.resolve() in [one.resolve() for one in inputs]:
+            raise ValueError(f"{path} would be replaced, which is an input: write to another file.")
+    _check_name(options.out, kind, **owner)
+
+
+def _check_name(path: Path, kind: str, **owner: Any) -> None:
+    """A file that is called as one of a run is just that; others may be called anything."""
+    parts = path.absolute().parts
+    for count in (4, 3, 2):
+        with suppress(ValueError):
+            places = parse("/".join(parts[-count:]))
+            if "method" in places or places["kind"] != "rows":
+                break
+    else:
+        return
+    if places.get("experiment", "synthetic") not in experiments():
+        return
+    for name, value in ({"kind": kind} | owner).items():
+        if places.get(name, value) != value:
+            raise ValueError(
+                f"{path} is called as a file with {name} {places[name]}, but this one is with "
+                f"{name} {value}: take the right file, or another name."
+            )
 
 
 def _settings(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -18,11 +19,12 @@ from torch import Tensor
 from rcdrs.cones import Cone
 from rcdrs.files import read_arrays, reading, write_arrays
 from rcdrs.solver.affine import AffineSet
-from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.problem import ConicProgram, check_numbers
 from rcdrs.solver.readout import Errors, errors
 
 SPLITS = ("train", "validation", "test")
 S = TypeVar("S")
+P = TypeVar("P", bound="Split")
 
 
 def stream(name: str) -> np.random.Generator:
@@ -40,10 +42,14 @@ class Dataset(Generic[S]):
 
     #: A case that it could be of.
     example: ClassVar[str]
+    #: Tensors that are of no single split.
+    shared: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.meta, self.tensors = meta, tensors
-        self.name, self.seed = str(meta["case"]), int(meta["seed"])
+        self.name, self.seed = owner_in(meta)
+        names = [f"{split}_{part}" for split in SPLITS for part in signature(self.split).parameters]
+        check_names("arrays", tensors, [*self.shared, *names])
         self.splits: dict[str, S] = {}
         for split in SPLITS:
             own = {
@@ -57,6 +63,9 @@ class Dataset(Generic[S]):
     def split(self, *args: Any, **tensors: Any) -> S:
         """A split of its tensors, by their names in the file: an experiment's own."""
         raise NotImplementedError
+
+    def check(self) -> None:
+        """An error where instances of a file are not what they have to be: an experiment's own."""
 
     @classmethod
     def draw(
@@ -102,7 +111,16 @@ class Dataset(Generic[S]):
         with _naming(path, cls.example):
             arrays = read_arrays(path)
             meta = json.loads(str(arrays.pop("meta")))
-            return cls(meta, _from_numpy(arrays))
+            tensors = _from_numpy(arrays)
+            for name, tensor in tensors.items():
+                check_numbers(name, tensor)
+                if not tensor.numel():
+                    raise ValueError(f"{name} is empty")
+            if len(found := {tensor.dtype for tensor in tensors.values()}) > 1:
+                raise TypeError(f"it mixes {' and '.join(sorted(map(str, found)))}")
+            data = cls(meta, tensors)
+            data.check()
+            return data
 
 
 @dataclass(frozen=True)
@@ -124,6 +142,29 @@ class Split:
     def batch(self) -> int:
         return self.program.batch
 
+    def check(self) -> None:
+        """The solutions are ones, up to rounding: ``A x = b``, ``A'y + s = c``, ``<x, s> = 0``."""
+        A, b, c, x, s, y = (
+            t.double() for t in (self.program.A, self.program.b, self.program.c, *self.solution)
+        )
+        length = {name: t.norm(dim=-1) for name, t in (("b", b), ("c", c), ("x", x), ("s", s))}
+        conditions = {
+            "A x* = b": ((x @ A.mT - b).norm(dim=-1), length["x"] + length["b"]),
+            "A'lambda* + s* = c": ((y @ A + s - c).norm(dim=-1), length["s"] + length["c"]),
+            "<x*, s*> = 0": ((x * s).sum(-1).abs(), length["x"] * length["s"]),
+        }
+        rounding = 1000 * torch.finfo(self.program.b.dtype).eps
+        for condition, (error, scale) in conditions.items():
+            if bool((bad := error > rounding * scale).any()):
+                first = int(bad.nonzero()[0])
+                raise ValueError(
+                    f"{condition} does not hold for {int(bad.sum())} instances, as {first}"
+                )
+
+    @property
+    def solution(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.x, self.s, self.y
+
     def errors(self, z: Tensor) -> Errors:
         return errors(self.program, z, self.x)
 
@@ -131,12 +172,24 @@ class Split:
         return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
-class Programs(Dataset[S]):
+class Programs(Dataset[P]):
     """Instances with one A and one cone, and one factorisation for all splits."""
 
+    shared = ("A",)
+
     def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor], cone: Cone) -> None:
+        check_names("arrays", tensors.keys() & {"A"}, self.shared)
         self.A, self.cone = tensors["A"], cone
+        if self.A.ndim != 2:
+            raise ValueError(f"A has shape {tuple(self.A.shape)}, expected (m, n)")
         super().__init__(meta, tensors)
+
+    def check(self) -> None:
+        for name, split in self.splits.items():
+            try:
+                split.check()
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
 
     @cached_property
     def affine(self) -> AffineSet:
@@ -146,10 +199,25 @@ class Programs(Dataset[S]):
         return ConicProgram(self.A, b, c, self.cone).with_affine(self.affine)
 
 
-def case_of(path: str | Path) -> str:
-    """Which case a set is of: ``socp-hard``, ``dfl``, ``dispatch-turned``."""
+def owner_of(path: str | Path) -> tuple[str, int]:
+    """Which case and seed a set is of: ``socp-hard``, ``dfl``, ``dispatch-turned``."""
     with _naming(path), np.load(path, allow_pickle=False) as stored:
-        return str(json.loads(str(stored["meta"]))["case"])
+        return owner_in(json.loads(str(stored["meta"])))
+
+
+def owner_in(meta: Any) -> tuple[str, int]:
+    """Case and seed, as the meta data of a set have them."""
+    case, seed = (meta.get(name) if isinstance(meta, dict) else None for name in ("case", "seed"))
+    if not isinstance(case, str) or type(seed) is not int or seed < 0:
+        raise ValueError(f"its meta data say case {case!r} and seed {seed!r}, expected both")
+    return case, seed
+
+
+def check_names(what: str, found: Iterable[str], expected: Iterable[str]) -> None:
+    found, expected = set(found), set(expected)
+    for problem, names in (("lacks", expected - found), ("has unknown", found - expected)):
+        if names:
+            raise ValueError(f"it {problem} {what} {', '.join(sorted(names))}")
 
 
 def _naming(path: str | Path, case: str = "CASE") -> AbstractContextManager[None]:

@@ -197,6 +197,11 @@ class Dispatch:
         """The programs of a batch of days, decided on the forecast."""
         for name, profiles in (("forecast", forecast), ("realised", realised)):
             check_profiles(name, profiles, self.network)
+        if len(forecast.load) != len(realised.load):
+            raise ValueError(
+                f"the forecast has {len(forecast.load)} days and {len(realised.load)} are "
+                "realised, expected the same."
+            )
         Q, c = self.cost
         b, box = self.target(forecast), self.box(forecast)
         program = DispatchProgram(
