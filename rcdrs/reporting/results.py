@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+import re
 import statistics
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +16,17 @@ from typing import Any
 
 import pandas as pd
 
-from rcdrs.artifact.key import Key
+from rcdrs.artifact.key import Key, parse
 from rcdrs.artifact.release import read_origin
+from rcdrs.experiments.base import experiments
+from rcdrs.files import reading
 
 TIME = "time_ms"
 #: The columns that tell one seed-level row from another; times do not depend on the recipe.
 KEY = ("experiment", "family", "scale", "K", "seed", "method", "recipe")
+#: Columns of text and of whole numbers, also in traces; all others are of numbers.
+TEXTS = (*KEY[:3], *KEY[5:], "device", "series", "schedule", "side", "part")
+WHOLE = ("K", "seed", "step", "hour")
 
 
 def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
@@ -28,17 +37,66 @@ def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
     frames = [pd.DataFrame(columns=["source"])]
     for path in dict.fromkeys(paths):
         read_origin(path)  # an error where the file is not as it was computed
-        try:
-            frames.append(pd.read_csv(path).assign(source=str(path)))
-        except (ValueError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} is not a readable CSV ({error}): delete it and run the workflow again."
-            ) from error
+        with reading(path, "CSV", "delete it and run the workflow again"):
+            text = path.read_text(encoding="utf-8")
+            _check_lines(text, _places(path))
+            frames.append(pd.read_csv(io.StringIO(text)).assign(source=str(path)))
     rows = pd.concat(frames[1:] or frames, ignore_index=True)
     key = [column for column in KEY if column in rows]
     if len(rows) and "method" in key:
         rows = rows[rows["source"] == rows.groupby(key, dropna=False)["source"].transform("last")]
     return rows
+
+
+def _check_lines(text: str, places: dict[str, Any]) -> None:
+    """Every line has a value of its kind in each column, and is of what its file is called."""
+    if not text.endswith("\n"):
+        raise ValueError("its last line is cut off" if text else "it is empty")
+    header, *lines = csv.reader(io.StringIO(text))
+    kinds = ("schedule",) if "schedule" in header else KEY[:-1] if TIME in header else KEY
+    if missing := [column for column in kinds if column not in header]:
+        raise ValueError(f"it has no column {', '.join(missing)}")
+    if len(set(header)) < len(header) or not lines:
+        raise ValueError("a column is there twice" if lines else "it has no rows")
+    seen: dict[tuple[str, ...], int] = {}
+    for number, cells in enumerate(lines, start=2):
+        if len(cells) != len(header):
+            raise ValueError(f"line {number} has {len(cells)} values, expected {len(header)}")
+        line = dict(zip(header, cells, strict=True))
+        for column, cell in line.items():
+            _check_cell(f"line {number}: {column}", column, cell)
+        told = tuple(line[column] for column in (*TEXTS, *WHOLE) if column in line)
+        if seen.setdefault(told, number) != number:
+            raise ValueError(f"line {number} is of the same run as line {seen[told]}")
+        if places and "schedule" not in line:
+            key = vars(Key.of_row({"recipe": "paper"} | line))
+            for name in ("experiment", "case", "seed", "K", "method", "recipe"):
+                if places.get(name, key[name]) != key[name]:
+                    expected = f"expected {places[name]}, as the file is called"
+                    raise ValueError(f"line {number} is of {name} {key[name]}, {expected}")
+
+
+def _check_cell(place: str, column: str, cell: str) -> None:
+    """An empty one is there for other lines of the file."""
+    if column in WHOLE and not re.fullmatch(r"-?\d+", cell):
+        raise ValueError(f"{place} is {cell!r}, expected a whole number")
+    if column in KEY and not cell:
+        raise ValueError(f"{place} is empty")
+    if column not in TEXTS and cell:
+        with suppress(ValueError):
+            if math.isfinite(float(cell)):
+                return
+        raise ValueError(f"{place} is {cell!r}, expected a finite number")
+
+
+def _places(path: Path) -> dict[str, Any]:
+    """What the lines of a file of a run, or of a release, are of by its name."""
+    for count in (3, 2):
+        with suppress(ValueError):
+            places = parse("/".join(path.absolute().parts[-count:]))
+            if places.get("experiment", "synthetic") in experiments():
+                return places
+    return {}
 
 
 class MissingRow(ValueError):
