@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -13,13 +15,14 @@ import torch
 from conftest import TINY_NETWORK, training
 
 from rcdrs.artifact.release import note_of, read_origin, write_origin
+from rcdrs.cli.main import main
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.dispatch import stages as dispatch
 from rcdrs.experiments.dispatch.scenarios import generate as draw_days
 from rcdrs.experiments.engine import make_reference, read_core, train_run, tune, write_details
 from rcdrs.experiments.synthetic import stages as synthetic
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
-from rcdrs.files import read_archive, read_checkpoint, write_arrays
+from rcdrs.files import read_archive, read_checkpoint, replacing, write_arrays
 from rcdrs.reporting.results import read_rows
 from rcdrs.reporting.statistics import Details, _read
 
@@ -169,3 +172,84 @@ def test_reference_that_does_not_fit_is_named(copy, change, told):
     write_arrays(path, arrays | change)
     with pytest.raises(ValueError, match=rf"reference\.npz .*{told}.*`rcdrs reference`"):
         read_reference(path)
+
+
+# Writing
+
+
+def test_file_is_as_wide_as_the_umask_allows(tmp_path):
+    for mask, mode in ((0o077, 0o600), (0o022, 0o644), (0o002, 0o664)):
+        before = os.umask(mask)
+        try:
+            with replacing(tmp_path / "a.txt") as temporary:
+                assert temporary.stat().st_mode & 0o777 == mode  # never wider for a moment
+                temporary.write_text("a")
+        finally:
+            os.umask(before)
+        assert (tmp_path / "a.txt").stat().st_mode & 0o777 == mode
+
+
+def test_full_disk_is_named_and_leaves_what_was_there(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("before")
+
+    def write():
+        with replacing(path) as temporary:
+            temporary.write_text("hal")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"cannot be written, the disk is full: .*a\.txt") as told:
+        write()
+    assert told.value.errno == errno.ENOSPC
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_device_without_space_is_named(tmp_path):
+    """What the kernel itself says of one."""
+    with (
+        pytest.raises(OSError, match=r"the disk is full.*a\.txt"),
+        replacing(tmp_path / "a.txt"),
+        open("/dev/full", "w") as stream,
+    ):
+        stream.write("a" * 100000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("a")
+    for name, told in {
+        "folder": "there is a folder in its place",
+        "file/a.txt": "a part of its path is a file, not a folder",
+        "file/b/a.txt": "a part of its path is a file, not a folder",
+    }.items():
+        message = rf"cannot be written, {told}: .*{name}"
+        with pytest.raises(OSError, match=message), replacing(tmp_path / name):
+            pytest.fail("the work was done in vain")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+def test_folder_that_is_not_writable_is_named(tmp_path, monkeypatch):
+    """Who may do anything finds every folder writable: asked as someone else."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    message = r"cannot be written, its folder is not writable: .*a\.txt"
+    with pytest.raises(PermissionError, match=message), replacing(tmp_path / "a.txt"):
+        pytest.fail("the work was done in vain")
+
+
+def test_other_errors_of_the_work_stay_what_they_are(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.txt"), replacing(tmp_path / "a.txt"):
+        (tmp_path / "none.txt").read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_finds_out_before_the_work(made, tmp_path, capsys):
+    (tmp_path / "a.csv").mkdir()
+    given = (made / "set.npz", "--core", made / "core.json", "F-DRS")
+    words = ("evaluate", *given, "--out", tmp_path / "a.csv")
+    assert main([str(word) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert "rcdrs evaluate: [Errno 21] cannot be written, there is a folder in its place" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]

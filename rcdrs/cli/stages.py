@@ -27,7 +27,7 @@ from rcdrs.experiments import engine
 from rcdrs.experiments.base import Run, experiment_of, experiments
 from rcdrs.experiments.engine import Asked
 from rcdrs.experiments.instances import owner_of
-from rcdrs.experiments.settings import Grid, Plain
+from rcdrs.experiments.settings import Plain
 from rcdrs.files import check_place
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def instances(options: argparse.Namespace) -> None:
 def tune(options: argparse.Namespace) -> None:
     name = _name(options)
     _check_out(options, "cores", **_owner(options), K=options.depth)
-    grid = checked(Grid, _settings(options, "cores", name)).plain()
+    grid = _settings(options, "cores", name)
     _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
     print(f"wrote {options.out}")
 
@@ -70,10 +70,9 @@ def reference(options: argparse.Namespace) -> None:
     owner = _owner(options)
     _depth(options)
     _check_out(options, "references", **owner)
-    settings = _settings(options, "references", name)
-    steps = settings.get("steps", 0)
-    if experiments()[name].reference and steps < 1:
-        raise ValueError(f"settings: steps is {steps}, expected at least 1.")
+    if not experiments()[name].reference:
+        raise ValueError(f"{options.instances} is of {name}, whose rows compare with no reference.")
+    steps = _settings(options, "references", name)["steps"]
     _timed(engine.make_reference, name, options.instances, options.core, steps, options.out)
     print(f"wrote {options.out}")
 
@@ -196,10 +195,10 @@ def _settings(
     options: argparse.Namespace, kind: str, experiment: str, run: Run | None = None
 ) -> Plain:
     """Those of the command line, or of the configuration."""
-    if options.settings is not None:
-        given: Plain = options.settings
-        return given
     method, recipe = run or Run("")
+    if options.settings is not None:
+        form = experiments()[experiment].form(kind, Run(method, recipe))
+        return checked(form, options.settings).plain()
     key = Key(kind, experiment, "", 0, 0, method, recipe)
     return Plan.read(ROOT, options.configfile).settings(key)
 

@@ -12,7 +12,24 @@ from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
-from rcdrs.experiments.settings import Common, Plain, Recipes, Section
+from pydantic import create_model
+
+from rcdrs.experiments.settings import (
+    Common,
+    Controller,
+    Grid,
+    LogKKTRecipe,
+    LongRun,
+    PaperRecipe,
+    Plain,
+    Recipes,
+    Section,
+    Sizes,
+    Timing,
+)
+
+#: What settings have to be.
+Form = type[Section]
 
 
 class Run(NamedTuple):
@@ -38,6 +55,8 @@ class Experiment:
     recipes: ClassVar[tuple[str, ...]] = tuple(Recipes.model_fields)
     #: The experiment whose instances it takes; its own by default.
     instances_of: ClassVar[str] = ""
+    #: What makes a solver, beside the controller.
+    solver_parts: ClassVar[dict[str, Any]] = {}
     #: Rows compare with a reference, which is computed once for a case and seed.
     reference: ClassVar[bool] = False
 
@@ -78,6 +97,28 @@ class Experiment:
         if run.recipe not in cls.recipes:
             known = ", ".join(cls.recipes)
             raise ValueError(f"unknown recipe {run.recipe!r}, expected one of {known}.")
+
+    @classmethod
+    def form(cls, kind: str, run: Run) -> Form:
+        """What the settings of the stage that computes a kind of result have to be."""
+        parts: dict[str, Any] = {"controller": Controller} | cls.solver_parts
+        match kind:
+            case "instances":
+                return Sizes
+            case "cores":
+                return Grid
+            case "references":
+                return LongRun
+            case "checkpoints":
+                cls.check(run)
+                parts["recipe"] = cls.recipe_form(run)
+        fields: dict[str, Any] = {name: (part, ...) for name, part in parts.items()}
+        above: Form = Timing if kind == "times" else Section
+        return create_model("Settings", __base__=above, **fields)
+
+    @classmethod
+    def recipe_form(cls, run: Run) -> Form:
+        return PaperRecipe if run.recipe == "paper" else LogKKTRecipe
 
     # The settings of each stage: plain values, all that its numbers depend on.
 

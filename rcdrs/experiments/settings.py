@@ -169,6 +169,13 @@ class Timing(Section):
     repeats: Count
 
 
+class LongRun(Section):
+    """Of a reference: its steps, and the depth whose core it takes."""
+
+    steps: Count
+    depth: Count | None = None
+
+
 class ExperimentSection(Section):
     """What most experiments have, beside `methods` and `extended`, those trained with log_kkt too;
     a grid or controller that it leaves out is the configuration's common one."""

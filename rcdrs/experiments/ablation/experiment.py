@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -74,6 +74,7 @@ class Experiment(base.Experiment):
     Section = Ablations
     recipes = ("paper",)
     instances_of = "synthetic"
+    solver_parts: ClassVar[dict[str, Any]] = {"method": Controlled}
 
     def instances(self) -> Plain:
         return self.config.synthetic.instances.plain()

@@ -69,6 +69,10 @@ class Experiment(base.Experiment):
                 f"{run.method} has no controller: its recipe is paper, not {run.recipe}."
             )
 
+    @classmethod
+    def recipe_form(cls, run: Run) -> base.Form:
+        return super().recipe_form(run) if run.method in LAYERS else Schedule
+
     def recipe(self, run: Run) -> Plain:
         recipe = self._written(self.section.training, run)
         return recipe if run.method in LAYERS else self.section.predictor.plain()

@@ -53,6 +53,10 @@ class Experiment(base.Experiment):
         """Those whose schedules of a day are drawn, beside the optimum."""
         return [run for run in self.runs(case) if str(run) in DAY]
 
+    @classmethod
+    def recipe_form(cls, run: Run) -> base.Form:
+        return Schedule if run.recipe == "paper" else super().recipe_form(run)
+
     def recipe(self, run: Run) -> Plain:
         """The loss of log_kkt has no gap: that of the readout is a cone's, not a box's."""
         recipe = self._written(self.section.training, run)
