@@ -119,7 +119,13 @@ def test_wording_does_not_count(copy, file, old, new):
             "train_run",
             True,
         ),
-        ("experiments/engine.py", " load_weights", " other as load_weights", "train_run", True),
+        (
+            "experiments/engine.py",
+            "    load_weights,\n",
+            "    other as load_weights,\n",
+            "train_run",
+            True,
+        ),
         ("solver/affine.py", "import torch\n", "import torch, os\n", "tune", True),
     ],
 )
