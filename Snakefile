@@ -9,9 +9,16 @@ from pathlib import Path
 
 from rcdrs.artifact import server, slurm
 from rcdrs.artifact.console import Console, tell
-from rcdrs.artifact.hooks import Start, beside, failure, growing, refuse
+from rcdrs.artifact.hooks import (
+    Start,
+    beside,
+    end_when_told,
+    failure,
+    growing,
+    plan_of,
+    refuse,
+)
 from rcdrs.artifact.key import PARTS, PATHS
-from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.times import measure, overhead
 from rcdrs.reporting.tables import TABLES
 
@@ -19,8 +26,7 @@ from rcdrs.reporting.tables import TABLES
 configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
 
 
-plan = Plan.of(config, beside(workflow.basedir))
-plan.check_name()
+plan = plan_of(config, beside(workflow.basedir), workflow.configfiles)
 config = plan.config.plain()
 RUN = plan.folder
 # Of RCDRS: as the paper trains it, and as we do.
@@ -65,6 +71,7 @@ include: "workflow/rules/report.smk"
 onstart:
     if not workflow.local_exec and workflow.executor_plugin.name == "slurm":
         slurm.check(workflow.dag)
+    end_when_told(workflow)
     tell(console.schedule.told(workflow))
     if workflow.local_exec:
         server.start(config["threads"], config["arithmetic"])

@@ -17,6 +17,7 @@ from torch import Tensor
 os.environ.pop("RCDRS_ARITHMETIC", None)  # the library's own, also where a workflow runs tests
 
 from rcdrs.artifact.config import PAPER, Config, load
+from rcdrs.artifact.runtime import end_with_parent
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.experiments.base import Run, experiments
 from rcdrs.experiments.dispatch.network import Battery, Generator, Line, Network, Site
@@ -25,6 +26,7 @@ from rcdrs.solver.problem import ConicProgram
 from rcdrs.training.loop import Recipe
 from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
+end_with_parent()  # these tests may be a job of a workflow, which judges claims by them
 torch.set_num_threads(1)
 settings.register_profile("rcdrs", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("rcdrs")

@@ -483,7 +483,7 @@ def misuse(capsys, *arguments: object) -> str:
 def test_depth_must_be_positive(capsys, work, tmp_path):
     command = ("tune", work / "set.npz", "--out", tmp_path / "a", "--depth")
     assert "--depth: 0 is not a positive number" in misuse(capsys, *command, 0)
-    assert "--depth: invalid" in misuse(capsys, *command, "three")
+    assert "--depth: three is not a positive number" in misuse(capsys, *command, "three")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -76,11 +76,11 @@ def test_job_ends_with_its_workflow():
         "import time; from rcdrs.artifact.runtime import end_with_parent as e; e(); time.sleep(60)"
     )
     job = subprocess.Popen([sys.executable, "-c", code], env=os.environ | watched)
-    time.sleep(1.5)
+    time.sleep(1.5)  # it looks once a second
     assert job.poll() is None
     parent.kill()
     parent.wait()
-    assert job.wait(timeout=20) == 143
+    assert job.wait(timeout=120) == 143
 
 
 def test_a_gpu_serves_one_job_at_a_time(monkeypatch, tmp_path):
@@ -112,3 +112,84 @@ def test_reader_that_has_seen_enough_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (MemoryError(), 2, "rcdrs schema: out of memory.\n"),
+        (
+            RuntimeError("[alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+            2,
+            "rcdrs schema: out of memory: can't allocate memory\n",
+        ),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore."),
+            2,
+            "rcdrs schema: out of memory: out of memory. Tried to allocate 2 GiB.\n",
+        ),
+        (
+            OSError(28, "No space left on device", "a.csv"),
+            2,
+            "rcdrs schema: [Errno 28] No space",
+        ),
+    ],
+)
+def test_what_a_machine_lacks_is_told_in_a_line(monkeypatch, capsys, error, code, message):
+    def fail():
+        raise error
+
+    monkeypatch.setattr("rcdrs.cli.results.model", fail)
+    assert main(["schema"]) == code
+    told = capsys.readouterr().err
+    assert told.startswith(message)
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["draw", "other.csv", "--out", "x.png"],
+            "other.csv has no hour, part, schedule, side",
+        ),
+        (["draw", "folder", "--out", "x.png"], "Is a directory: 'folder'"),
+        (["table", "protocol", "--config", CONFIG, "--out", "x.pdf"], "--out is x.pdf, expected a"),
+        (["table", "protocol", "--config", CONFIG, "--out", "other.csv/x.tex"], "other.csv"),
+        (["claims", "--config", CONFIG, "--recipe", "mine", "--out", "x.md"], "--recipe is 'mine'"),
+        (["report", "--config", CONFIG, "--claims", "no.csv", "--out", "x.html"], "'no.csv'"),
+        (["preview", "no.tex", "--out", "x.pdf"], "No such file or directory: 'no.tex'"),
+        (["preview", "folder", "--out", "x.pdf"], "Is a directory: 'folder'"),
+        (["release"], "results/paper is not there: run the workflow first, and call this where"),
+        (["status", "--configfile", "folder"], "Is a directory: 'folder'"),
+        (["verify", "--base", "no-commit"], "rcdrs verify: "),
+    ],
+)
+def test_bad_argument_is_told_in_a_line(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("other.csv").write_text("a,b\n1,2\n")
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Traceback" not in told
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "other.csv"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["profile", "--cores", "x"], "--cores: x is not a positive number"),
+        (["profile", "--cores", "0"], "--cores: 0 is not a positive number"),
+        (["calibrate", "--seed", "-1"], "--seed: -1 is not a natural number"),
+        (["calibrate", "--seed", str(10**30)], "is not a natural number below 2147483648"),
+        (["calibrate", "--seed", "1.5"], "--seed: 1.5 is not a natural number"),
+        (["table", "protocol", "--out", "x.tex", "--config", "["], "--config: not JSON"),
+        (["table", "protocol", "--out", "x.tex", "--config", "[" * 10**5], "--config: not JSON"),
+        (["table", "protocol", "--out", "x.tex", "--config", "[1]"], "[1] is not a JSON object"),
+    ],
+)
+def test_bad_option_is_told_with_the_usage(capsys, arguments, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert message in capsys.readouterr().err

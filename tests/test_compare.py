@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rcdrs.artifact.release import Released
+from rcdrs.artifact.manifest import Released
 from rcdrs.cli.main import main
 from rcdrs.reporting.compare import compare
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import get_args
 
 import jsonschema
 import pytest
 import yaml
+from pydantic import TypeAdapter, ValidationError
+from snakemake.exceptions import WorkflowError
 
 from rcdrs import controller as standard
 from rcdrs.artifact.config import ConfigError, check, load, model
+from rcdrs.artifact.hooks import plan_of
+from rcdrs.artifact.key import PARTS
 from rcdrs.baselines import grid_drs
 from rcdrs.baselines.registry import METHODS, find_method
 from rcdrs.cli.main import main
@@ -433,6 +439,23 @@ def refusal(other):
         (["ablation", "variants", "Full"], {}, "ablation.variants.Full is 'Full', expected a name"),
         (["ablation", "variants", "a\n"], {}, r"ablation.variants['a\n'] is 'a\n', expected a na"),
         (["ablation", "variants", 3], {}, "ablation.variants[3] is 3, expected text"),
+        (["run"], "x" * 81, f"run is '{'x' * 37}...{'x' * 38}', expected 80 or fewer letters"),
+        (["run"], "Released", "run is 'Released', expected another name: released results are"),
+        (["synthetic", "families"], ["q\n"], r"synthetic.families[0] is 'q\n', expected a name"),
+        (["ablation", "rows", 0, "variant"], "a/b", "ablation.rows[0].variant is 'a/b', expected"),
+        (
+            ["ablation", "rows", 0, "label"],
+            "a\nb",
+            r"ablation.rows[0].label is 'a\nb', expected text without control characters",
+        ),
+        # too large
+        (["threads"], 10**6, "threads is 1000000, expected at most 1024"),
+        (["synthetic", "depths"], [10**9], "synthetic.depths[0] is 1000000000, expected at most 1"),
+        (["synthetic", "depths"], [True], "synthetic.depths[0] is True, expected an integer"),
+        (["ablation", "depth"], 10**5, "ablation.depth is 100000, expected at most 10000"),
+        (["timing", "repeats"], 2**31, "timing.repeats is 2147483648, expected less than 214748"),
+        (["seeds"], list(range(10**5 - 99)), "the configuration has more than 100,000 values."),
+        (["seeds"], [[0] * 99], "seeds[0] is [0, 0, 0, 0, 0, 0, ...], expected an integer"),
         # too few entries, or one twice
         (["seeds"], [], "seeds is [], expected 1 or more entries"),
         (["seeds"], [1, 1], "seeds is [1, 1], expected each entry once"),
@@ -558,6 +581,82 @@ def test_file_that_is_not_yaml_is_named(tmp_path):
     (tmp_path / "odd.yaml").write_text("seeds: [0, 1\nrun: a")
     with pytest.raises(ConfigError, match=r"odd\.yaml is not YAML"):
         load(PAPER, tmp_path / "odd.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            b"run: a\ndfl:\n  depths: [5]\n  depths: [9]\n",
+            ", line 4: 'depths' is there twice.",
+        ),
+        (b"run: a\nseeds: [0]\nrun: b\n", ", line 3: 'run' is there twice."),
+        (b"run: a\nsynthetic:\n\tdepths: [5]\n", ", line 3: found character"),
+        (b"run: r\xe4po\n", ": 'utf-8' codec can't decode byte 0xe4"),
+        (b"run: \x00\n", ": unacceptable character"),
+        (b"run: !!python/object/apply:os.getcwd []", ", line 1: could not determine a constructor"),
+        (b"seeds: [" + b"1" * 5000 + b"]", ": Exceeds the limit"),
+        (b"seeds: " + b"[" * 5000, ": maximum recursion depth exceeded"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_in_a_line(tmp_path, text, message):
+    (tmp_path / "odd.yaml").write_bytes(text)
+    with pytest.raises(ConfigError) as caught:
+        load(PAPER, tmp_path / "odd.yaml")
+    told = str(caught.value)
+    assert told.startswith(f"{tmp_path}/odd.yaml is not YAML{message}")
+    assert "\n" not in told
+
+
+def nested(name, first, level):
+    """Ten of the level before on each: a page of text that stands for billions of values."""
+    lines = [f"{name}0: &{name}0 {first}"]
+    for number in range(1, 12):
+        inside = ", ".join([f"*{name}{number - 1}"] * 10)
+        lines.append(f"{name}{number}: &{name}{number} {level.format(inside)}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (nested("a", "[1]", "[{}]"), "the configuration has more than 100,000 values."),
+        (nested("a", "{x: 1}", "{{<<: [{}]}}"), "line 7: there are more than 100,000 settings."),
+        ("seeds: " + "[" * 50 + "]" * 50, "the configuration has more than 20 levels."),
+        ("# much\n" * 150_000, "has more than 1,000,000 bytes, expected a configuration."),
+    ],
+)
+def test_what_no_configuration_is_is_refused_at_once(tmp_path, text, message):
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load(PAPER, tmp_path / "odd.yaml")
+
+
+def test_aliases_and_merged_sections_are_taken(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "synthetic: &few {depths: &depths [5], scales: [hard]}\n"
+        "dfl: {depths: *depths}\nablation: {<<: {depth: 3}, scale: hard}\n"
+    )
+    found = load(PAPER, tmp_path / "mine.yaml")
+    assert (found.dfl.depths, found.ablation.depth, found.ablation.scale) == ([5], 3, "hard")
+
+
+def test_file_that_snakemake_has_read_is_read_again(tmp_path):
+    """It takes the last of two settings, and says nothing."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("run: a\nrun: b\n")
+    with pytest.raises(WorkflowError, match="line 2: 'run' is there twice"):
+        plan_of(written, PAPER.parents[2], [file])
+
+
+def test_names_in_the_configuration_are_names_of_files():
+    """What the patterns of sections take, the places of a file's name take too."""
+    for annotation, place in ((settings.Name, "method"), (settings.Family, "case")):
+        taken = TypeAdapter(annotation)
+        for letter in map(chr, range(256)):
+            with contextlib.suppress(ValidationError):
+                assert re.fullmatch(PARTS[place], taken.validate_python(letter * 3))
+    assert not re.fullmatch(PARTS["seed"], "٣")
 
 
 def test_file_that_is_missing_is_named(tmp_path):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rcdrs.artifact.key import PARTS, PATHS, SETTING, Key, parse
+from rcdrs.artifact.manifest import Released
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.release import Released
 
 ROOT = Path(__file__).parents[1]
 ROW = Key("rows", "synthetic", "socp-hard", 0, 20, "RCDRS-Env", "log_kkt")

@@ -14,8 +14,9 @@ import yaml
 
 from rcdrs.artifact.config import check
 from rcdrs.artifact.key import Key
+from rcdrs.artifact.manifest import MANIFEST, DamagedRelease, Released
 from rcdrs.artifact.plan import STAGES, Plan, StaleResult
-from rcdrs.artifact.release import MANIFEST, DamagedRelease, Released, origin, release
+from rcdrs.artifact.release import origin, release
 from rcdrs.experiments import engine
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.dfl.experiment import LAYERS
@@ -586,9 +587,8 @@ FORMER = '{"synthetic/socp-hard-0-K20.csv": {"sha256": "", "digest": {"code": ""
         ("not json", "is not a manifest"),
         ("3", "is not a manifest"),
         ('{"files": {"a.csv": {}}, "verified": []}', "is not a manifest"),
-        ('{"files": {"a.csv": {"sha256": "0", "digests": "0"}}, "verified": []}', "entry a.csv"),
         ('{"files": []}', "is not a manifest"),
-        ("[1]", "is a manifest of a former layout"),
+        ("[1]", "is not a manifest .it holds list, expected files and verified"),
         (FORMER, "is a manifest of a former layout"),
     ],
 )

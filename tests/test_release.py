@@ -14,19 +14,13 @@ import torch
 from conftest import awake
 
 import rcdrs
+from rcdrs.artifact import release as release_module
 from rcdrs.artifact.hooks import source
 from rcdrs.artifact.key import Key
+from rcdrs.artifact.manifest import MANIFEST, DamagedRelease, Released
 from rcdrs.artifact.plan import PAPER, Plan
 from rcdrs.artifact.pretrained import NotReleased
-from rcdrs.artifact.release import (
-    LAYER_SEED,
-    MANIFEST,
-    DamagedRelease,
-    Released,
-    origin,
-    read_origin,
-    release,
-)
+from rcdrs.artifact.release import LAYER_SEED, origin, read_origin, release
 from rcdrs.baselines.registry import find_method
 from rcdrs.cli import results as commands
 from rcdrs.experiments.dispatch import scenarios
@@ -336,16 +330,64 @@ def test_damaged_file_is_repaired_by_another_release(checkout, suffix, damage, _
     assert plan_of(checkout).state(OTHER) == "released"
 
 
-def test_release_does_not_vouch_for_altered_rows(checkout):
-    """What a run does not have is lost with the altered file: it is missing, not made good."""
+def test_release_does_not_give_up_what_only_a_damaged_file_held(checkout):
+    """Nor does it vouch for it: what a run does not have has to be restored first."""
     evaluate(checkout, OTHER)
     released(checkout)
     (run_of(checkout) / OTHER.path()).unlink()
+    evaluate(checkout, ROW, gap="0.25")
     altered(checkout / "results/released" / ROW.released())
-    assert released(checkout)["released"] == [ROW.path()]
-    plan = plan_of(checkout)
-    assert (plan.state(ROW), plan.state(OTHER)) == ("released", "missing")
-    assert len(lines_of(checkout, ROW)) == 2
+    before = files_of(checkout), manifest(checkout)
+    with pytest.raises(DamagedRelease, match=r"K5.csv differs from its manifest: restore it with"):
+        released(checkout)
+    assert (files_of(checkout), manifest(checkout)) == before
+
+
+def test_release_does_not_replace_a_file_that_its_manifest_does_not_name(checkout):
+    released(checkout)
+    path = checkout / "results/released" / MANIFEST
+    stored = json.loads(path.read_text())
+    del stored["files"][ROW.released()]
+    path.write_text(json.dumps(stored))
+    before = files_of(checkout), manifest(checkout)
+    with pytest.raises(DamagedRelease, match=r"K5.csv is there but not in the manifest: delete"):
+        released(checkout)
+    assert (files_of(checkout), manifest(checkout)) == before
+
+
+def test_what_is_wrong_in_the_run_leaves_the_release_as_it_is(checkout):
+    """Though other results, which come before it, are new."""
+    released(checkout)
+    before = files_of(checkout), manifest(checkout)
+    evaluate(checkout, ROW, gap="0.25")
+    late = replace(ROW, case="qp-medium")
+    evaluate(checkout, late)
+    note = (run_of(checkout) / late.path()).with_suffix(".origin.json")
+    stored = json.loads(note.read_text())
+    note.write_text(json.dumps(stored | {"host": "\x1b[2J"}))
+    message = r"origin.json: host is '.x1b\[2J', expected text without control characters"
+    with pytest.raises(ValueError, match=message):
+        released(checkout)
+    assert (files_of(checkout), manifest(checkout)) == before
+
+
+def test_release_that_is_cut_off_has_in_its_manifest_what_it_copied(checkout, monkeypatch):
+    late = replace(ROW, case="socp-small")
+    evaluate(checkout, late)
+    store = release_module._store
+
+    def full(released, part):
+        if part.key.case == late.case:
+            raise OSError(28, "No space left on device")
+        return store(released, part)
+
+    monkeypatch.setattr(release_module, "_store", full)
+    with pytest.raises(OSError, match="No space"):
+        released(checkout)
+    assert ROW.released() in manifest(checkout)
+    monkeypatch.undo()
+    monkeypatch.chdir(checkout)
+    assert released(checkout) == {"released": [late.path()], "unchanged": [ROW.path()], "stale": []}
 
 
 # Trained layers

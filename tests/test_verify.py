@@ -353,29 +353,29 @@ def test_a_sample_that_fails_tells_how_it_ended(checkout, monkeypatch):
 
 
 def test_only_what_held_before_is_accepted_and_only_with_the_same_settings(tmp_path, monkeypatch):
+    held, stale, changed = (f"synthetic/qp-small-0-K{K}.csv" for K in (5, 10, 15))
     entries = {
-        "held": {"a@paper": "old s1", "b@paper": "old s2"},
-        "stale": {"a@paper": "older s1"},
-        "changed": {"a@paper": "old s1"},
+        held: {"a@paper": "old s1", "b@paper": "old s2"},
+        stale: {"a@paper": "older s1"},
+        changed: {"a@paper": "old s1"},
     }
     stored = {
-        "files": {n: {"sha256": "", "digests": d} for n, d in entries.items()},
+        "files": {n: {"sha256": "0" * 64, "digests": d} for n, d in entries.items()},
         "verified": [],
     }
     manifest = tmp_path / module.MANIFEST
     put(manifest, json.dumps(stored))
     told = {
-        "then": {"held": entries["held"], "stale": {"a@paper": "old s1"}}
-        | {"changed": entries["changed"]},
-        "now": {"held": {"a@paper": "new s1", "b@paper": "new s2"}}
-        | {"stale": {"a@paper": "new s1"}, "changed": {"a@paper": "new s9"}},
+        "then": {held: entries[held], stale: {"a@paper": "old s1"}} | {changed: entries[changed]},
+        "now": {held: {"a@paper": "new s1", "b@paper": "new s2"}}
+        | {stale: {"a@paper": "new s1"}, changed: {"a@paper": "new s9"}},
     }
     monkeypatch.setattr(module, "_digests", lambda code, manifest: told[code.name])
     record = {"base": "then", "commit": "now"}
     module.accept_digests(tmp_path, [Path("then"), Path("now")], record)
     after = json.loads(manifest.read_text())
     found = {name: entry["digests"] for name, entry in after["files"].items()}
-    assert found == entries | {"held": told["now"]["held"]}
+    assert found == entries | {held: told["now"][held]}
     assert after["verified"] == [record | {"results": 2}]
 
 

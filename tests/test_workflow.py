@@ -20,6 +20,7 @@ from types import SimpleNamespace
 import pytest
 from snakemake.exceptions import WorkflowError
 
+from rcdrs.artifact import slurm
 from rcdrs.artifact.console import Console
 from rcdrs.artifact.hooks import Start, failure, recover, refuse
 from rcdrs.artifact.plan import Plan
@@ -212,7 +213,8 @@ def test_eight_cores_and_a_read_only_checkout_give_the_same_bytes(finished, tmp_
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
     """A checkout whose released results are all current, in a folder with an unusual name."""
-    checkout = tmp_path_factory.mktemp("x") / "My räpo & $(touch x) 'y' {a}"
+    letter = "ä" if sys.getfilesystemencoding() == "utf-8" else "a"
+    checkout = tmp_path_factory.mktemp("x") / f"My r{letter}po & $(touch x) 'y' {{a}}"
     skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
     shutil.copytree(ROOT, checkout, ignore=skipped)
     shutil.copytree(ROOT / "results/released", checkout / "results/released")
@@ -380,6 +382,37 @@ def test_full_disk_is_told_before_a_run_and_after(tmp_path, monkeypatch):
         start.emit(record)
 
 
+def test_read_only_folder_is_told_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(WorkflowError, match=f"{tmp_path} cannot be written to: .* --directory FOL"):
+        Start(SimpleNamespace(), Plan.read(ROOT))
+
+
+def test_full_disk_explains_all_that_failed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.log").write_text("Traceback (most recent call last):\nOSError: [Errno 28]\n")
+    rule = SimpleNamespace(name="train")
+    job = SimpleNamespace(rule=rule, log=["train.log"], is_group=lambda: False)
+    monkeypatch.setattr(slurm, "reason", lambda job: [])
+    assert "Traceback" in failure([job])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    told = failure([job])
+    assert "Traceback" not in told
+    assert "rule train failed" in told
+    assert "is full: make room first." in told
+
+
+def test_too_little_memory_is_told_before_the_first_job(tmp_path):
+    """Instead of jobs that crawl."""
+    limited = ["bash", "-c", 'ulimit -v 1500000; exec "$@"', "-", *command(tmp_path)]
+    done = subprocess.run(limited, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    told = "the limit on address space is 1.5 GB, and 2 GB are needed: raise it, as with `ulimit"
+    assert told in done.stdout + done.stderr
+    assert not (tmp_path / "results").exists()
+
+
 def start_and_wait_for(folder: Path, pattern: str) -> subprocess.Popen:
     """A run in the background that has come as far as the file."""
     run = subprocess.Popen(
@@ -407,13 +440,18 @@ def group_is_gone(group: int) -> bool:
 
 def test_killed_run_goes_on_with_the_same_command(finished, tmp_path):
     """Killed while jobs run, at last when one has written only the first of its outputs."""
-    for moment in ("logs/tune/*.log", "logs/train/paper/*/*.log", "checkpoints/paper/*/*.csv"):
+    moments = {
+        "logs/tune/*.log": signal.SIGKILL,
+        "logs/train/paper/*/*.log": signal.SIGTERM,
+        "checkpoints/paper/*/*.csv": signal.SIGKILL,
+    }
+    for moment, number in moments.items():
         run = start_and_wait_for(tmp_path, moment)
         if "tune" in moment:
             os.kill(run.pid, signal.SIGSTOP)  # or it would be done before a second has started
             second = snakemake(tmp_path, "--rerun-incomplete")
-        os.kill(run.pid, signal.SIGKILL)
-        run.wait()
+        os.kill(run.pid, number)
+        assert run.wait(timeout=60) == -number
         assert list(tmp_path.glob(".snakemake/locks/*")), "the kill came too late"
         assert group_is_gone(run.pid)
     assert second.returncode != 0
@@ -421,6 +459,49 @@ def test_killed_run_goes_on_with_the_same_command(finished, tmp_path):
     done = snakemake(tmp_path)
     assert done.returncode == 0, done.stdout
     assert results(tmp_path) == results(finished)
+
+
+#: Stands for Snakemake, told to end while its main thread holds the lock of its scheduler.
+TOLD = """
+import os, signal, sys, tempfile, threading
+from types import SimpleNamespace
+from rcdrs.artifact.hooks import end_when_told
+lock, told, folder = threading.Lock(), threading.Event(), tempfile.TemporaryDirectory(dir=".")
+def graceful():
+    with lock:
+        told.set()
+scheduler, cache = SimpleNamespace(exit_gracefully=graceful), SimpleNamespace(runtime_cache=None)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+workflow = SimpleNamespace(scheduler=scheduler, sourcecache=cache, _snakemake_tmp_dir=folder)
+workflow.local_exec = sys.argv[2] == "local"
+end_when_told(workflow)
+with lock:
+    os.kill(os.getpid(), int(sys.argv[1]))
+print(told.wait(60))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "where", "ends"),
+    [
+        (signal.SIGTERM, "local", (-signal.SIGTERM, "", "ended by SIGTERM: the same command goes")),
+        (signal.SIGINT, "local", (-signal.SIGINT, "", "ended by SIGINT: the same command goes on")),
+        (signal.SIGTERM, "cluster", (0, "True\n", "")),
+    ],
+)
+def test_run_that_is_told_to_end_does(tmp_path, number, where, ends):
+    """At once on this machine; on a cluster when jobs have ended, which it can learn."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD, str(int(number)), where],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == ends[:2]
+    assert done.stderr.startswith(ends[2])
+    assert not list(tmp_path.iterdir())
 
 
 def test_failing_job_shows_its_log_and_the_rest_goes_on(tmp_path):

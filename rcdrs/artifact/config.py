@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from reprlib import Repr
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 from pydantic import ValidationError, create_model
@@ -18,6 +19,9 @@ from rcdrs.experiments.settings import Common, Plain, Section, merge
 #: The checkout that this package is in, and in any the configuration of the paper.
 ROOT = Path(__file__).parents[2]
 PAPER = "workflow/config/paper.yaml"
+
+#: More than any configuration has: bytes of a file, values, and levels of sections.
+LARGEST, MOST, DEEPEST = 10**6, 10**5, 20
 
 Config = Common
 S = TypeVar("S", bound=Section)
@@ -31,21 +35,72 @@ def load(*paths: str | Path) -> Config:
     """The configuration of the files, each over the ones before it."""
     config: Plain = {}
     for path in paths:
-        try:
-            stored = yaml.safe_load(Path(path).read_text())
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path} is not YAML: {error}") from error
-        stored = {} if stored is None else stored
-        if not isinstance(stored, dict):
-            raise ConfigError(
-                f"{path} holds {type(stored).__name__}, expected sections of settings"
-            )
-        config = merge(config, stored)
+        config = merge(config, read(path))
     return check(config)
+
+
+class _Loader(yaml.SafeLoader):
+    """Of two settings with one name YAML would take the last, and say nothing."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (name := (key.tag, key.value)) in seen:
+                    _refuse(f"{key.value!r} is there twice", key)
+                seen.add(name)
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MOST:  # by `<<`, again and again
+            _refuse(f"there are more than {MOST:,} settings", node)
+
+
+def _refuse(problem: str, node: yaml.Node) -> NoReturn:
+    raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+
+
+def read(path: str | Path) -> Plain:
+    """What a file says, as it is written."""
+    path = Path(path)
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise ConfigError(f"{path} has more than {LARGEST:,} bytes, expected a configuration.")
+    try:
+        stored = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506: a safe one
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{path} is not YAML{line}: {error.problem}.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        told = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not YAML: {told}.") from error
+    stored = {} if stored is None else stored
+    if not isinstance(stored, dict):
+        raise ConfigError(f"{path} holds {type(stored).__name__}, expected sections of settings")
+    return stored
+
+
+def check_size(written: Any) -> None:
+    """An error of what no configuration is: aliases make a little text a structure without end."""
+    level, count = [written], 0
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for value in level
+            if isinstance(value, (dict, list))
+            for part in (value.values() if isinstance(value, dict) else value)
+        ]
+        count += len(level)
+        if count > MOST:
+            raise ConfigError(f"the configuration has more than {MOST:,} values.")
+    if level:
+        raise ConfigError(f"the configuration has more than {DEEPEST} levels.")
 
 
 def check(written: Plain) -> Config:
     """The configuration of plain values, or an error."""
+    check_size(written)
     kinds = experiments()
     # First the common part: what is wrong there is wrong in every section that takes it.
     checked(Common, {k: part for k, part in written.items() if k not in kinds}, model())
@@ -111,6 +166,7 @@ def _describe(problem: Any, section: type[Section]) -> str:
         "finite_number": "a finite number",
         "literal_error": "one of {expected}",
         "string_pattern_mismatch": "a name that matches {pattern}",
+        "string_too_long": "{max_length} or fewer letters",
         "too_short": "{min_length} or more entries",
         "too_long": "{max_length} or fewer entries",
         "int_type": "an integer",
@@ -131,13 +187,20 @@ def _describe(problem: Any, section: type[Section]) -> str:
             return f"{_place(above) or _name(section)}: {key!r} is a required property"
         case "value_error":
             message = str(limits["error"])
-            joint = f" is {found!r}, " if message.startswith("expected") else "."
+            joint = f" is {_shown(found)}, " if message.startswith("expected") else "."
             return f"{place}{joint}{message}"
         case kind if kind in words:
             shown = {name: _limit(value) for name, value in limits.items()}
-            return f"{place} is {found!r}, expected {words[kind].format(**shown)}"
+            return f"{place} is {_shown(found)}, expected {words[kind].format(**shown)}"
         case _:
-            return f"{place} is {found!r}: {problem['msg']}"
+            return f"{place} is {_shown(found)}: {problem['msg']}"
+
+
+def _shown(value: Any) -> str:
+    """As it is written, but not all of it: a value may be as large as a file."""
+    short = Repr()
+    short.maxlevel, short.maxstring, short.maxother = 3, 80, 80
+    return short.repr(value)
 
 
 def _name(section: type[Section]) -> str:

@@ -99,7 +99,7 @@ class _Plain(ast.NodeTransformer):
 
 @cache
 def _tree(module: str) -> ast.Module:
-    tree: ast.Module = _Plain().visit(ast.parse(_file(module).read_text()))
+    tree: ast.Module = _Plain().visit(ast.parse(_file(module).read_bytes()))
     return tree
 
 

@@ -9,7 +9,10 @@ import json
 import logging
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,13 +20,34 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 from rcdrs.artifact import slurm
+from rcdrs.artifact.config import read
 from rcdrs.artifact.console import tell
+from rcdrs.artifact.manifest import RELEASED
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.release import RELEASED
+from rcdrs.artifact.runtime import small_memory
 from rcdrs.artifact.times import count
+from rcdrs.experiments.settings import Plain
 
 #: A disk with less is as good as full.
 SPACE = 10 * 2**20
+
+
+def plan_of(config: Plain, root: Path, files: Iterable[str | Path] = ()) -> Plan:
+    """The plan of a run.  A configuration or release that is not in order is one message, before
+    anything is planned: what hangs on it would take hours.
+
+    Snakemake has read the `files` of the configuration; of a setting twice it has told nothing.
+    """
+    try:
+        for file in map(Path, files):
+            if file.suffix in (".yaml", ".yml") and file.is_file():
+                read(file)
+        plan = Plan.of(config, root)
+        plan.check_name()
+        plan.warning()  # reads the release
+    except (ValueError, OSError) as error:
+        raise WorkflowError(str(error)) from None
+    return plan
 
 
 class Start(logging.Handler):
@@ -36,6 +60,12 @@ class Start(logging.Handler):
     def __init__(self, workflow: Any, plan: Plan) -> None:
         super().__init__()
         self._workflow, self._plan = workflow, plan
+        state = Path(".snakemake")
+        if not os.access(state if state.exists() else ".", os.W_OK):  # or Snakemake has a traceback
+            raise WorkflowError(
+                f"{Path.cwd()} cannot be written to: name a folder for results and tables, with "
+                "--directory FOLDER"
+            )
         logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -43,10 +73,42 @@ class Start(logging.Handler):
             return
         logger.removeHandler(self)
         if not self._workflow.dryrun and not self._workflow.touch:
-            if full := full_disk():  # Snakemake itself would fail, with a traceback
-                raise WorkflowError(full)
+            # Snakemake itself would fail, with a traceback, or every job would.
+            if wrong := full_disk() or small_memory():
+                raise WorkflowError(wrong)
             recover()
         tell(source(self._plan))
+        if odd := self._plan.warning():
+            logger.warning(odd)
+
+
+def end_when_told(workflow: Any) -> None:
+    """SIGTERM and SIGINT end a run on this machine at once, as SIGKILL does: its commands notice
+    that, and the next run recovers.
+
+    Snakemake would first wait for the jobs that run, which may take an hour, or for ever: its
+    handler asks for a lock that the interrupted thread may hold.  On a cluster, where jobs go on
+    without it, it waits, but not for that lock.
+    """
+    graceful = workflow.scheduler.exit_gracefully
+
+    def leave(number: int, _: object) -> None:
+        if not workflow.local_exec:
+            threading.Thread(target=graceful).start()
+            return
+        name = signal.Signals(number).name
+        with suppress(OSError):  # nobody listens any more
+            os.write(2, f"ended by {name}: the same command goes on from here.\n".encode())
+        for folder in (workflow._snakemake_tmp_dir, workflow.sourcecache.runtime_cache):
+            with suppress(AttributeError, OSError):  # as at the end of every run
+                folder.cleanup()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, leave)
+    interrupt = signal.getsignal(signal.SIGINT)
+    if workflow.local_exec and interrupt is not signal.SIG_IGN:  # as it is in the background
+        signal.signal(signal.SIGINT, leave)
 
 
 def full_disk() -> str:
@@ -131,16 +193,17 @@ def source(plan: Plan) -> str:
 
 def failure(jobs: Iterable[Any]) -> str:
     """What failed, the end of its log, and what to do."""
-    parts = []
+    parts, full = [], full_disk()
     for job in jobs:
         parts += slurm.reason(job)
         failed = slurm.last_started(job) if job.is_group() else job
         for log in map(Path, failed.log):
-            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+            shown = lines[-1:] if full else lines[-15:]  # a full disk explains all the rest
             parts.append(f"rule {failed.rule.name} failed.  The end of {log}:")
-            parts += [f"    {line}" for line in lines[-15:]] or ["    (empty)"]
+            parts += [f"    {line}" for line in shown] or ["    (empty)"]
     parts += [
-        full_disk(),
+        full,
         "What was finished is kept: the same command goes on from here.  With --keep-going, all "
         "that does not need the failed jobs runs first.",
     ]

@@ -22,8 +22,8 @@ SETTING = "{experiment}/{case}-{seed}-K{K}.csv"
 PARTS = {
     "experiment": "[a-z]+",
     "case": "[a-z]+(-[a-z]+)?",
-    "seed": r"\d+",
-    "K": r"\d+",
+    "seed": "[0-9]+",
+    "K": "[0-9]+",
     "method": "[A-Za-z_-]+",
     "recipe": "[a-z_]+",
 }

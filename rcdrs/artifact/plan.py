@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rcdrs.artifact.config import PAPER, Config, ConfigError, check, load, typed
+from rcdrs.artifact.config import PAPER, Config, ConfigError, check, check_size, load, typed
 from rcdrs.artifact.digest import settings_digest, stage_digest
 from rcdrs.artifact.key import Key
-from rcdrs.artifact.release import RELEASED, Released, read_origin
+from rcdrs.artifact.manifest import RELEASED, Released
+from rcdrs.artifact.release import read_origin
 from rcdrs.experiments.base import Experiment, Run, experiment_of, experiments
 from rcdrs.experiments.settings import Plain
 
@@ -47,6 +48,7 @@ class Plan:
     @staticmethod
     def of(config: Plain, root: str | Path) -> Plan:
         """From plain values, as Snakemake has them."""
+        check_size(config)
         return Plan(check(typed(config)), Path(root))
 
     @staticmethod
@@ -276,7 +278,13 @@ class Plan:
 
     @cached_property
     def released(self) -> Released:
-        return Released.read(self.root / RELEASED)
+        """Nothing where all is to be computed: no damage of a release stands in the way of that."""
+        folder = self.root / RELEASED
+        return Released(folder) if self.config.results == "recompute" else Released.read(folder)
+
+    def warning(self) -> str:
+        """Of released files that could be used and are not, if there are."""
+        return "" if self.config.results == "recompute" else self.released.warning()
 
 
 def _of_run(key: Key, kind: str, run: Run) -> Key:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rcdrs.artifact.config import ROOT
+from rcdrs.artifact.manifest import RELEASED
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.release import LAYER_SEED, LAYERS, RELEASED
+from rcdrs.artifact.release import LAYER_SEED, LAYERS
 from rcdrs.experiments.engine import stages_of
 from rcdrs.layer import RCDRSLayer
 

@@ -5,112 +5,39 @@ A run keeps one file for each of its rows; a release keeps those of a setting to
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
+from rcdrs.artifact.config import ConfigError, checked
 from rcdrs.artifact.key import Key, parse
+from rcdrs.artifact.manifest import (
+    RULES,
+    DamagedRelease,
+    Digests,
+    Entry,
+    Released,
+    hash_of,
+    restore,
+)
 from rcdrs.artifact.times import benchmark_seconds
+from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
-#: In a checkout.
-RELEASED = "results/released"
-MANIFEST = "manifest.json"
-#: By part of a file, a run or the times of a method: ``CODE SETTINGS``.
-Digests = dict[str, str]
-#: The rule of the workflow that computes each kind of what is released.
-RULES = {"rows": "evaluate", "checkpoints": "train", "times": "time", "traces": "trace"}
 #: Layers are released of these methods and this seed: 13 MB.  Every seed would be 39 MB.
 LAYERS = ("RCDRS-Env", "RCDRS-NoEnv")
 LAYER_SEED = 0
 #: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.
-NOTE = ("digests", "host", "machine", "device", "cpu", "python", "torch", "numpy", "files")
-
-
-class DamagedRelease(ValueError):
-    """A released file is not the one that its manifest describes."""
-
-
-@dataclass(frozen=True)
-class Released:
-    """The folder of released results; each entry names a file's hash, digests and origin."""
-
-    folder: Path
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: What showed that other code gives the same numbers.
-    verified: list[dict[str, Any]] = field(default_factory=list)
-
-    @staticmethod
-    def read(folder: str | Path) -> Released:
-        path = Path(folder) / MANIFEST
-        if not path.exists():
-            return Released(Path(folder))
-        remedy = f"restore it with `git checkout -- {RELEASED}`"
-        try:
-            stored = json.loads(path.read_text())
-            if "files" not in stored:
-                raise DamagedRelease(f"{path} is a manifest of a former layout: {remedy}.")
-            for name, entry in stored["files"].items():
-                if not isinstance(entry["sha256"], str) or not isinstance(entry["digests"], dict):
-                    raise ValueError(f"the entry {name} has no hash or digests")
-            return Released(Path(folder), stored["files"], stored["verified"])
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if isinstance(error, DamagedRelease):
-                raise
-            raise DamagedRelease(f"{path} is not a manifest ({error}): {remedy}.") from error
-
-    def write(self) -> None:
-        stored = {"files": self.entries, "verified": self.verified}
-        with replacing(self.folder / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-
-    def path(self, key: Key) -> Path:
-        return self.folder / key.released()
-
-    def keys_of(self, name: str, key_of: Callable[..., Key]) -> list[Key]:
-        """The results in a released file."""
-        places = parse(Path(name).with_suffix(".csv").as_posix() if ".npz" in name else name)
-        if places["kind"] != "rows":
-            return [key_of(**places)]
-        runs = (part.partition("@") for part in self.entries[name]["digests"])
-        return [key_of(**places, method=method, recipe=recipe) for method, _, recipe in runs]
-
-    def state(self, key: Key, digests: Digests) -> str:
-        """``current``, ``stale`` (computed by other code or settings) or ``missing``."""
-        there = self.entries.get(key.released(), {"digests": {}})["digests"]
-        if not digests or not digests.keys() <= there.keys():
-            return "missing"
-        return "current" if digests.items() <= there.items() else "stale"
-
-    def holds(self, key: Key, digests: Digests) -> bool:
-        """Is there a current file?  One that was altered is an error, not a reason to recompute."""
-        if self.state(key, digests) != "current":
-            return False
-        name = key.released()
-        details = str(Path(name).with_suffix(".npz"))  # the same by instance, read with it
-        for part in (name, *([details] if details in self.entries else [])):
-            self.verify(part)
-        return True
-
-    def verify(self, name: str) -> None:
-        path, expected = self.folder / name, self.entries[name]["sha256"]
-        remedy = f"restore it with `git checkout -- {path}`"
-        if not path.exists():
-            raise DamagedRelease(f"{path} is in the manifest but not there: {remedy}.")
-        if _hash_of(path) != expected:
-            raise DamagedRelease(
-                f"{path} differs from its manifest: {remedy}, or release it again with "
-                "`rcdrs release`."
-            )
+NOTE = (
+    *("digests", "host", "machine", "device", "cpu", "arithmetic", "python", "torch", "numpy"),
+    "files",
+)
 
 
 def origin(digests: Digests, device: str) -> dict[str, Any]:
@@ -179,31 +106,78 @@ def release(
     """Copy what a run, finished or not, has of results whose digests are `current`.
 
     What was released before stays, row by row.  The answer names the results that were released
-    now, that were there unchanged, and that are stale in the run.
+    now, that were there unchanged, and that are stale in the run.  All is read before anything is
+    copied, so that what is wrong in the run or in the release leaves the release as it is.
     """
     released = Released.read(folder)
     told: dict[str, list[str]] = {"released": [], "unchanged": [], "stale": []}
+    found: dict[str, list[Part]] = {}
     for note in sorted(run.glob("*/**/*.origin.json")):
         rows = note.with_name(note.name.removesuffix(".origin.json") + ".csv")
         if not rows.exists():
             continue
         name = rows.relative_to(run).as_posix()
-        key, source = key_of(**_places(rows, name)), read_origin(rows)
+        key, source = key_of(**_places(rows, name)), _checked(note, read_origin(rows))
         digests = current(key)
         if not digests or not digests.items() <= source["digests"].items():
             told["stale"].append(name)
             continue
         parts = {key: rows} | _layer(run, key, rows)
-        changed = [
-            _store(
-                released, part, path, source | {"digests": current(part)} | _wall_time(run, part)
-            )
+        found[name] = [
+            Part(part, path, source | {"digests": current(part)} | _wall_time(run, part))
             for part, path in parts.items()
         ]
-        told["released" if any(changed) else "unchanged"].append(name)
-    if told["released"]:
-        released.write()
+    _check_kept(released, [part for copied in found.values() for part in copied])
+    before = dict(released.entries)
+    try:
+        for name, copied in found.items():
+            changed = [_store(released, part) for part in copied]
+            told["released" if any(changed) else "unchanged"].append(name)
+    finally:  # what was copied is in the manifest, also where a full disk ends it
+        if released.entries != before:
+            released.write()
     return told
+
+
+class Part(NamedTuple):
+    """A result of a run, its file, and what the manifest will say of it."""
+
+    key: Key
+    path: Path
+    entry: Plain
+
+    def files(self, released: Released) -> Iterator[tuple[Path, Path, str]]:
+        """Each file, where it goes, and its name there: rows may have details beside them."""
+        for suffix in (".csv", ".npz") if self.key.kind == "rows" else (self.path.suffix,):
+            source, goal = (p.with_suffix(suffix) for p in (self.path, released.path(self.key)))
+            if source.exists():
+                yield source, goal, goal.relative_to(released.folder).as_posix()
+
+
+def _checked(note: Path, source: Plain) -> Plain:
+    """What a note says, if a manifest may say it."""
+    try:
+        checked(Entry, source | {"sha256": "0" * 64})
+    except ConfigError as error:
+        raise ValueError(f"{note}: {error}.") from error
+    return source
+
+
+def _check_kept(released: Released, parts: list[Part]) -> None:
+    """What a damaged file held, as far as it can be made good, is made good; else it is an error,
+    since copying over it would lose the rest for good."""
+    brought: dict[str, set[str]] = {}
+    for part in parts:
+        for _, goal, name in part.files(released):
+            if name not in released.entries and goal.exists():
+                raise DamagedRelease(
+                    f"{goal} is there but not in the manifest: delete it, or, if it is the "
+                    f"manifest that is wrong, {restore(released.folder)}."
+                )
+            brought.setdefault(name, set()).update(part.entry["digests"])
+    for name in brought.keys() & released.entries.keys():
+        if not released.entries[name]["digests"].keys() <= brought[name]:
+            released.verify(name)
 
 
 def _places(rows: Path, name: str) -> dict[str, Any]:
@@ -228,16 +202,12 @@ def _layer(run: Path, key: Key, rows: Path) -> dict[Key, Path]:
     return {layer: path} if earlier else {}
 
 
-def _store(released: Released, key: Key, path: Path, entry: dict[str, Any]) -> bool:
+def _store(released: Released, part: Part) -> bool:
     """Put a result, with its details, into the file it belongs to; whether that was needed."""
-    merge = {".csv": _merge_rows, ".npz": _merge_details} if key.kind == "rows" else {}
+    merge = {".csv": _merge_rows, ".npz": _merge_details} if part.key.kind == "rows" else {}
     changed = False
-    for source in (path, path.with_suffix(".npz")) if merge else (path,):
-        if not source.exists():
-            continue
-        goal = released.path(key).with_suffix(source.suffix)
-        name = goal.relative_to(released.folder).as_posix()
-        there, before = released.entries.get(name, {}), _hash_of(goal)
+    for source, goal, name in part.files(released):
+        there, before = released.entries.get(name, {}), hash_of(goal)
         # What was altered, or is gone, has nothing to keep.
         kept = bool(merge) and before == there.get("sha256", "")
         with TemporaryDirectory() as folder:
@@ -245,13 +215,13 @@ def _store(released: Released, key: Key, path: Path, entry: dict[str, Any]) -> b
             if kept and before:
                 shutil.copyfile(goal, found)
             merge.get(source.suffix, shutil.copyfile)(source, found)
-            after = _hash_of(found)
+            after = hash_of(found)
             if after != before:
                 with replacing(goal) as temporary:
                     shutil.copyfile(found, temporary)
-        digests = (there["digests"] if kept and there else {}) | entry["digests"]
+        digests = (there["digests"] if kept and there else {}) | part.entry["digests"]
         if (after, digests) != (there.get("sha256"), there.get("digests")):
-            released.entries[name] = entry | {"sha256": after, "digests": digests}
+            released.entries[name] = part.entry | {"sha256": after, "digests": digests}
             changed = True
         changed |= after != before
     return changed
@@ -287,13 +257,3 @@ def _wall_time(run: Path, key: Key) -> dict[str, float]:
     path = run / "benchmarks" / RULES[key.kind] / measured
     seconds = benchmark_seconds(path)
     return {} if seconds is None else {"seconds": seconds}
-
-
-def _hash_of(path: Path) -> str:
-    return _hash(path, path.stat().st_mtime_ns) if path.exists() else ""
-
-
-@cache
-def _hash(path: Path, modified: int) -> str:
-    """sha256 of a file as it was at that time."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import os
 import platform
+import resource
 import tempfile
 import threading
 import time
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
+#: Of address space: torch, numba and all that they bring are less than this, if not by much.
+NEEDED = 2 * 10**9
+
+
+def small_memory() -> str:
+    """What to say of a limit under which the imports alone would fail, or crawl; else nothing."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= NEEDED:
+        return ""
+    return (
+        f"the limit on address space is {limit / 1e9:.1f} GB, and {NEEDED / 1e9:.0f} GB are "
+        "needed: raise it, as with `ulimit -v unlimited`."
+    )
+
+
 def configure(threads: int = 1) -> None:
     """Prepare this process for computing; called by commands that compute, never on import.
 
@@ -28,6 +44,8 @@ def configure(threads: int = 1) -> None:
     the process: by default glibc returns a rollout's arrays to the system and every step pays
     for fresh pages again (a quarter of a training step).
     """
+    if small := small_memory():
+        raise OSError(small)
     import torch
 
     from rcdrs.kernels import ARITHMETIC, VARIABLE

@@ -131,7 +131,7 @@ def planned(checkout: Path, *configfiles: Path, profile: str) -> Any:
     # With this quietness a dry run ends as soon as the DAG is complete.
     quiet = {Quietness.RULES, Quietness.PROGRESS}
     output = api.OutputSettings(dryrun=True, quiet=quiet, log_level_override=logging.ERROR)
-    settings = yaml.safe_load((checkout / profile).read_text())
+    settings = yaml.safe_load((checkout / profile).read_text("utf-8"))
     groups = api.GroupSettings(
         overwrite_groups=settings.get("groups", {}),
         group_components=settings.get("group-components", {}),

@@ -14,12 +14,12 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 #: Where the server of a workflow listens.
 VARIABLE = "RCDRS_SERVER"
@@ -40,7 +40,9 @@ def hand_over(arguments: Sequence[str]) -> int | None:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(PATIENCE)
-        connection.connect(server)
+        connection.connect(_address(server))
+        if not _is_ours(connection):
+            return None
         code = _code()
         if connection.recv(len(code), socket.MSG_WAITALL) != code:
             return None
@@ -50,7 +52,8 @@ def hand_over(arguments: Sequence[str]) -> int | None:
     except OSError:
         return None
     connection.settimeout(None)
-    signal.signal(signal.SIGINT, lambda number, frame: connection.sendall(bytes([number])))
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is in the background
+        signal.signal(signal.SIGINT, lambda number, frame: connection.sendall(bytes([number])))
     answer = connection.recv(16)
     if not answer:
         raise OSError("the process that ran it is gone.")
@@ -61,19 +64,15 @@ def hand_over(arguments: Sequence[str]) -> int | None:
 
 def start(threads: int, arithmetic: int) -> None:
     """Start a server that lives as long as this process, and name it in the environment."""
+    import secrets
     import subprocess
-    import tempfile
 
     if sys.platform != "linux":  # forks and their ends are handled as Linux does
         return
-    path = Path(tempfile.mkdtemp(prefix="rcdrs-"), "socket")
+    name = f"rcdrs-{secrets.token_hex(16)}"
     # Bound here, so that the first callers wait for the server instead of going without.
     with socket.socket(socket.AF_UNIX) as listener:
-        try:
-            listener.bind(str(path))
-        except OSError:  # a path that is too long for a socket
-            path.parent.rmdir()
-            return
+        listener.bind(_address(name))
         listener.listen(1024)
         alive, _ = os.pipe()  # its other end is open until this process ends, however it does
         subprocess.Popen(
@@ -86,7 +85,20 @@ def start(threads: int, arithmetic: int) -> None:
             start_new_session=True,  # what is typed reaches a command once, through its caller
         )
         os.close(alive)
-    os.environ[VARIABLE] = str(path)
+    os.environ[VARIABLE] = name
+
+
+def _address(name: str) -> str:
+    """Of Linux's abstract sockets, which are no files: nothing of them is left behind, and no
+    temporary folder is needed."""
+    return f"\0{name}"
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Is this user at the other end?  An abstract socket can be reached by all."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user: int = struct.unpack("3i", peer)[1]
+    return user == os.getuid()
 
 
 def _code() -> bytes:
@@ -102,17 +114,11 @@ def serve(listener: socket.socket) -> list[str]:
     """Fork for each command; in the fork, return its arguments."""
     import gc
     import select
-    import shutil
 
     import numba
 
     from rcdrs.experiments.base import experiments
 
-    def leave(*_: object) -> NoReturn:
-        shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
-        os._exit(143)
-
-    signal.signal(signal.SIGTERM, leave)  # what a scheduler sends to all of a job's processes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     code = _code()
     for module in (*MODULES, *(f"rcdrs.experiments.{name}.stages" for name in experiments())):
@@ -121,8 +127,11 @@ def serve(listener: socket.socket) -> list[str]:
     gc.freeze()  # forks share these pages as long as no collection writes to them
     while True:
         if sys.stdin in select.select([sys.stdin, listener], [], [])[0]:
-            leave()  # the workflow is gone
+            os._exit(0)  # the workflow is gone
         connection, _ = listener.accept()
+        if not _is_ours(connection):
+            connection.close()
+            continue
         if os.fork() == 0:
             listener.close()
             return _take_over(connection, code)
@@ -134,8 +143,8 @@ def _take_over(connection: socket.socket, code: bytes) -> list[str]:
     its command."""
     import threading
 
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # from the caller, and nobody else
     if pid := os.fork():
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with suppress(OSError):  # of a caller that is gone

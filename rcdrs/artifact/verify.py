@@ -32,16 +32,16 @@ import numpy as np
 import yaml
 from tqdm import tqdm
 
-from rcdrs.artifact import release
+from rcdrs.artifact import manifest
 from rcdrs.artifact.config import PAPER
 from rcdrs.artifact.key import Key
-from rcdrs.artifact.release import RELEASED, Released
+from rcdrs.artifact.manifest import RELEASED, Released
 
 #: In a checkout: what decides the numbers of a run, the sample that is computed, and what it is
 #: computed for.
 CODE = ("Snakefile", "rcdrs", "workflow")
 SAMPLE = "workflow/config/sample.yaml"
-MANIFEST = f"{RELEASED}/{release.MANIFEST}"
+MANIFEST = f"{RELEASED}/{manifest.MANIFEST}"
 #: What a sample has to hold, or it shows nothing: arrays of instances and references, tuned cores,
 #: trained weights, lines of training curves, rows, their values by instance, lines of traces.
 KINDS = ("array", "core", "weights", "curve", "row", "detail", "trace")
@@ -321,7 +321,7 @@ def _digests(code: Path, manifest: Path) -> dict[str, dict[str, str]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load(path.read_text())
+    values: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     return values
 
 

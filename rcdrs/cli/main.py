@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -73,13 +74,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         remedy = "install the paper's packages with pip install 'rcdrs[paper]'"
         print(f"rcdrs {options.command}: {error.name} is missing: {remedy}.", file=sys.stderr)
         return 2
+    except MemoryError:
+        print(f"rcdrs {options.command}: out of memory.", file=sys.stderr)
+        return 2
     except RuntimeError as error:
         from rcdrs.training.loop import TrainingDiverged
 
-        if not isinstance(error, TrainingDiverged):
+        if isinstance(error, TrainingDiverged):
+            print(f"rcdrs {options.command}: {error}", file=sys.stderr)
+            return 3
+        if not (found := re.search("(can't allocate memory|out of memory).*", str(error))):
             raise
-        print(f"rcdrs {options.command}: {error}", file=sys.stderr)
-        return 3
+        print(f"rcdrs {options.command}: out of memory: {found[0]}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"rcdrs {options.command}: interrupted", file=sys.stderr)
         return 130
@@ -108,23 +115,22 @@ def _run(place: str) -> Callable[[argparse.Namespace], None]:
 
 
 def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number
+    """As the configuration has numbers: what is larger, no library takes."""
+    if not re.fullmatch("[0-9]{1,10}", text) or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text} is not a natural number below {2**31}")
+    return int(text)
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
+    if not re.fullmatch("[0-9]+", text) or not int(text):
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number
+    return _natural(text)
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"{text} is not a JSON object")

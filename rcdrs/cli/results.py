@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -14,9 +15,10 @@ import pandas as pd
 
 from rcdrs.artifact.config import ROOT, Config, check, model
 from rcdrs.artifact.key import Key
+from rcdrs.artifact.manifest import RELEASED, Released
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.release import RELEASED
 from rcdrs.artifact.release import release as copy_current
+from rcdrs.experiments.settings import Recipes
 from rcdrs.files import replacing
 from rcdrs.reporting import tables
 from rcdrs.reporting.render import PLAIN
@@ -25,6 +27,8 @@ from rcdrs.reporting.results import Results, read_rows
 
 def table(options: argparse.Namespace) -> None:
     tables.find_table(options.name)
+    if options.out.suffix != ".tex":
+        raise ValueError(f"--out is {options.out}, expected a .tex file.")
     config, results = _given(options, options.name)
     content = tables.render(options.name, config, results)
     for path in (options.out, options.out.with_suffix(".csv")):
@@ -47,6 +51,9 @@ def claims(options: argparse.Namespace) -> None:
     from rcdrs.reporting.claims import judge
     from rcdrs.reporting.statistics import Details
 
+    if options.recipe not in Recipes.model_fields:
+        known = ", ".join(Recipes.model_fields)
+        raise ValueError(f"--recipe is {options.recipe!r}, expected one of {known}.")
     config, results = _given(options, *tables.TABLES)
     files, verdicts = judge(
         config, results, Details(options.details), options.recipe, options.tests
@@ -61,6 +68,7 @@ def claims(options: argparse.Namespace) -> None:
 def report(options: argparse.Namespace) -> None:
     from rcdrs.reporting.report.page import report as write
 
+    _check_files(options.claims)
     write(Plan(check(options.config), ROOT), options.out, *options.claims)
     print(f"wrote {options.out}")
 
@@ -68,20 +76,32 @@ def report(options: argparse.Namespace) -> None:
 def draw(options: argparse.Namespace) -> None:
     from rcdrs.reporting.report.day import draw_day
 
+    rows = read_rows([options.trace])
+    if missing := {"schedule", "side", "part", "hour", "value"} - set(rows):
+        raise ValueError(
+            f"{options.trace} has no {', '.join(sorted(missing))}, expected the trace of a day of "
+            "dispatch: make it with `snakemake --cores 2 dispatch_day`."
+        )
     with replacing(options.out) as temporary:
-        draw_day(read_rows([options.trace])).savefig(temporary)
+        draw_day(rows).savefig(temporary)
     print(f"wrote {options.out}")
 
 
 def preview(options: argparse.Namespace) -> None:
+    _check_files(options.tables)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "preview.tex"
-        source.write_text(tables.preview([path.resolve() for path in options.tables]))
+        source.write_text(tables.preview([path.resolve() for path in options.tables]), "utf-8")
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name]
         for _ in range(4):  # long tables settle their column widths in several passes
             try:
                 done = subprocess.run(
-                    command, cwd=folder, capture_output=True, text=True, check=False
+                    command,
+                    cwd=folder,
+                    capture_output=True,
+                    encoding="utf-8",
+                    errors="replace",
+                    check=False,
                 )
             except FileNotFoundError as error:
                 raise FileNotFoundError(
@@ -92,30 +112,40 @@ def preview(options: argparse.Namespace) -> None:
                 raise ValueError(f"pdflatex failed:\n{done.stdout[-2000:]}")
             if "Rerun" not in done.stdout:
                 break
+        if not (pages := source.with_suffix(".pdf")).exists():
+            raise ValueError(f"there is nothing in {', '.join(map(str, options.tables))} to show.")
         with replacing(options.out) as temporary:
-            temporary.write_bytes(source.with_suffix(".pdf").read_bytes())
+            temporary.write_bytes(pages.read_bytes())
     print(f"wrote {options.out}")
 
 
 def release(options: argparse.Namespace) -> None:
     plan, paper = Plan.read(ROOT, options.configfile), Plan.read(ROOT)
     folder = ROOT / RELEASED
+    if not Path(plan.folder).is_dir():
+        raise ValueError(
+            f"{Path(plan.folder).resolve()} is not there: run the workflow first, and call this "
+            "where it ran."
+        )
     # Whatever run a result is from, released it stands for the paper's.
     told = copy_current(Path(plan.folder), folder, paper.key, paper.known_digests)
+    now = Plan.read(ROOT)
     for state, names in told.items():
         print(f"{state}: {len(names)}" + (f" ({', '.join(names[:3])}, ...)" if names else ""))
     if told["stale"]:
         print("stale results were computed by other code or settings: run the workflow again.")
-    if outdated := Plan.read(ROOT).released_states()["stale"]:
+    if outdated := now.released_states()["stale"]:
         print(
             f"{outdated} results in {folder} no longer hold and are not used: release them again."
         )
+    _warn(now)
 
 
 def compare(options: argparse.Namespace) -> None:
     from rcdrs.reporting.compare import compare as differences
 
-    table = differences(options.run_folder, Plan.read(ROOT, options.configfile).released)
+    Plan.read(ROOT, options.configfile)  # in a checkout, and with a configuration that holds
+    table = differences(options.run_folder, Released.read(ROOT / RELEASED))
     print(table.to_string(index=False, float_format="{:.1e}".format))
 
 
@@ -131,6 +161,7 @@ def status(options: argparse.Namespace) -> None:
         counts = Counter(states[key] for key in keys)
         found = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         print(f"{name:20} {found or 'from the configuration alone'}")
+    _warn(plan)
 
 
 def verify(options: argparse.Namespace) -> None:
@@ -208,6 +239,16 @@ def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
     return config, Results(read_rows(options.rows), times, config.seeds)
 
 
+def _warn(plan: Plan) -> None:
+    if odd := plan.warning():
+        print(odd, file=sys.stderr)
+
+
+def _check_files(paths: list[Path]) -> None:
+    for path in paths:
+        path.open("rb").close()  # or an error that names it
+
+
 def _write(path: Path, content: str) -> None:
     with replacing(path) as temporary:
-        temporary.write_text(content)
+        temporary.write_text(content, "utf-8")

@@ -23,18 +23,35 @@ def _told_apart(values: list[T]) -> list[T]:
     return values
 
 
+def _not_released(run: str) -> str:
+    """A run writes to results/<run>."""
+    if run.lower() == "released":
+        raise ValueError("expected another name: released results are there")
+    return run
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected text without control characters")
+    return text
+
+
 Some = Annotated[list[T], AfterValidator(_told_apart)]
 Many = Annotated[list[T], Field(min_length=1), AfterValidator(_told_apart)]
 Interval = Annotated[list[T], Field(min_length=2, max_length=2)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Natural = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0, lt=2**31)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+Depth = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[Finite, Field(gt=0)]
 Weight = Annotated[Finite, Field(ge=0)]
 Factor = Annotated[Finite, Field(ge=1)]
 Relaxation = Annotated[Finite, Field(gt=0, lt=2)]
 Share = Annotated[Finite, Field(ge=0, lt=1)]
-Name = Annotated[str, Field(pattern="^[a-z_]+$")]
+#: Of files: `rcdrs.artifact.key` takes them apart again.
+Name = Annotated[str, Field(pattern="^[a-z_]+$", max_length=40)]
+Family = Annotated[str, Field(pattern="^[a-z]+$", max_length=40)]
+Printable = Annotated[str, AfterValidator(_printable)]
 Scale = Literal["small", "medium", "hard"]
 Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
 
@@ -180,7 +197,7 @@ class ExperimentSection(Section):
     """What most experiments have, beside `methods` and `extended`, those trained with log_kkt too;
     a grid or controller that it leaves out is the configuration's common one."""
 
-    depths: Many[Count]
+    depths: Many[Depth]
     instances: Sizes
     grid: Grid
     controller: Controller = Controller()
@@ -203,12 +220,14 @@ def merge(base: Plain, changes: Plain) -> Plain:
 class Common(Section):
     """The configuration but for the sections of its experiments."""
 
-    run: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
+    run: Annotated[
+        str, Field(pattern="^[A-Za-z0-9_-]+$", max_length=80), AfterValidator(_not_released)
+    ]
     device: Literal["auto", "cpu", "cuda"]
     #: Given on the command line: --config results=recompute
     results: Literal["auto", "recompute", "released"] = "auto"
-    seeds: Many[Annotated[int, Field(ge=0, lt=2**31)]]
-    threads: Count
+    seeds: Many[Natural]
+    threads: Annotated[int, Field(ge=1, le=1024)]
     #: The edition of `rcdrs.kernels`.
     arithmetic: Annotated[int, Field(ge=1, le=2)] = 2
     grid: Grid

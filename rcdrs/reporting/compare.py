@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rcdrs.artifact.release import Released
+from rcdrs.artifact.manifest import Released
 from rcdrs.reporting.results import KEY, read_rows
 
 #: Zero but for rounding: the readout is in the cone and complementary by construction.

@@ -11,16 +11,17 @@ from rcdrs.experiments.base import Run
 from rcdrs.experiments.settings import (
     Controlled,
     Controller,
-    Count,
+    Depth,
+    Family,
     Many,
     Name,
     Plain,
+    Printable,
     Scale,
     Section,
     TerminalWeights,
     merge,
 )
-from rcdrs.experiments.synthetic.experiment import Family
 
 
 class Variant(Section):
@@ -34,15 +35,15 @@ class Row(Section):
     """A row of the table: its group, the paper's label, the variant; `main` in the short one."""
 
     group: Literal["Controller", "Control", "Feature", "Loss"]
-    label: str
-    variant: str
+    label: Printable
+    variant: Name
     main: bool
 
 
 class Ablations(Section):
     families: Many[Family]
     scale: Scale
-    depth: Count
+    depth: Depth
     method: Controlled
     variants: dict[Name, Variant]
     rows: list[Row]

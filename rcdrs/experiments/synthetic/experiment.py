@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
-
-from pydantic import Field
+from typing import Literal, get_args
 
 from rcdrs.experiments import base
-from rcdrs.experiments.settings import Controlled, ExperimentSection, Many, Scale, Some
+from rcdrs.experiments.settings import Controlled, ExperimentSection, Family, Many, Scale, Some
 
-#: A family is a name in `instances.CASES`; an unknown one stops its first job.
-Family = Annotated[str, Field(pattern="^[a-z]+$")]
 Method = Literal["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "L-PDHG", Controlled]
 
 
 class Section(ExperimentSection):
+    #: Names in `instances.CASES`; an unknown one stops its first job.
     families: Many[Family]
     scales: Many[Scale]
     methods: Many[Method]

@@ -85,7 +85,7 @@ class Test(Check):
 @cache
 def _functions(file: Path) -> list[str]:
     expect("file", file.name, sorted(path.name for path in file.parent.glob("*.py")))
-    return [node.name for node in ast.parse(file.read_text()).body if hasattr(node, "name")]
+    return [node.name for node in ast.parse(file.read_bytes()).body if hasattr(node, "name")]
 
 
 def read_tests(report: Path) -> dict[str, str]:

@@ -75,7 +75,7 @@ class Ledger:
     @staticmethod
     def read(path: Path = LEDGER) -> Ledger:
         """The ledger, every reference of which exists; else an error that names the claim."""
-        document = yaml.safe_load(path.read_text())
+        document = yaml.safe_load(path.read_text("utf-8"))
         claims = []
         for section in document["sections"]:
             for entry in section["claims"]:

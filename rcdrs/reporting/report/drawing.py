@@ -25,7 +25,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 TEMPLATES = Path(__file__).parent / "templates"
 #: The colours of the light page by name: the first rule of the style sheet.
 COLOURS = dict(
-    re.findall(r"--([\w-]+): (#\w{6});", (TEMPLATES / "style.css").read_text().partition("}")[0])
+    re.findall(
+        r"--([\w-]+): (#\w{6});", (TEMPLATES / "style.css").read_text("utf-8").partition("}")[0]
+    )
 )
 _NAMES = {colour: name for name, colour in reversed(COLOURS.items())}
 #: Size of a panel in points, which are the pixels of its view box; margins of its axes.

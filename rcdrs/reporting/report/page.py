@@ -103,11 +103,11 @@ def report(plan: Plan, out: Path, claims: Path | None = None, extended: Path | N
         stale=provenance.stale(evidence, keys),
         sections=sections(evidence, ledgers),
         folded=FOLDED,
-        style=(TEMPLATES / "style.css").read_text(),
-        script=(TEMPLATES / "page.js").read_text(),
+        style=(TEMPLATES / "style.css").read_text("utf-8"),
+        script=(TEMPLATES / "page.js").read_text("utf-8"),
     )
     with replacing(out) as temporary:
-        temporary.write_text(page)
+        temporary.write_text(page, "utf-8")
 
 
 def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:

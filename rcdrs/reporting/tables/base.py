@@ -67,7 +67,7 @@ class Table(ABC):
         """Its template, and those that it extends."""
         found = [f"{self.template or self.name}.tex.j2"]
         for name in found:
-            found += re.findall(r'extends "([\w.]+)"', (TEMPLATES / name).read_text())
+            found += re.findall(r'extends "([\w.]+)"', (TEMPLATES / name).read_text("utf-8"))
         return found
 
     @abstractmethod
