@@ -273,10 +273,12 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts([*cones])
         case Box(lower=lower, upper=upper):
             yield from _parts([lower, upper])
-        case str() | Cone():
+        case None | str() | int() | float() | Cone():
             yield repr(value).encode()
         case _ if is_dataclass(value):
             yield from _parts([(part.name, getattr(value, part.name)) for part in fields(value)])
+        case _:  # a user's own data set
+            yield from _parts(vars(value))
 
 
 def _write_curve(path: str | Path, rows: list[dict[str, float]]) -> None:
