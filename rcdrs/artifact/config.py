@@ -68,7 +68,7 @@ def read(path: str | Path) -> Plain:
     if path.is_file() and path.stat().st_size > LARGEST:
         raise ConfigError(f"{path} has more than {LARGEST:,} bytes, expected a configuration.")
     try:
-        stored = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506: a safe one
+        stored = yaml.load(path.read_text("utf-8"), _Loader)  # a safe one
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{path} is not YAML{line}: {error.problem}.") from error
