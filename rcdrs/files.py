@@ -221,12 +221,14 @@ def load_weights(module: Any, path: str | Path, trained: dict[str, Any]) -> None
     load_state(module, path, weights)
 
 
-def load_state(module: Any, path: str | Path, weights: dict[str, Any]) -> None:
+def load_state(
+    module: Any, path: str | Path, weights: dict[str, Any], remedy: str = "train it again"
+) -> None:
     """Tensors of a checkpoint into the module that has just these; all are finite numbers."""
     import torch
 
     own = module.state_dict()
-    with reading(path, "checkpoint", "train it again"):
+    with reading(path, "checkpoint", remedy):
         if different := sorted(map(str, own.keys() ^ weights.keys())):
             raise ValueError(f"it has the tensors of another layer, as of {different[0]}")
         for name, tensor in weights.items():

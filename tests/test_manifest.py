@@ -131,6 +131,7 @@ def test_nothing_is_written_that_could_not_be_read_again(folder):
 def test_released_files_without_a_manifest_are_no_empty_release(folder, capsys, command):
     """Else hours of computation would begin without a word."""
     (folder / MANIFEST).unlink()
+    Path("results/paper").mkdir()
     assert main([command]) == 2
     told = capsys.readouterr().err
     assert f"{MANIFEST} is not there, but {folder} has 1 released files{REMEDY}" in told

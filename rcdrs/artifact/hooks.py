@@ -155,12 +155,17 @@ def _on_a_cluster(marker: Path) -> bool:
 
 
 def beside(path: str | Path) -> Path:
-    """A path of the checkout as rules take it: relative to where it is run, if it is below.
-
-    Braces in an absolute path, of a folder above, would be wildcards to Snakemake.
-    """
+    """A path of the checkout as rules take it: relative to where it is run, if it is below, since
+    braces in the name of a folder above would be wildcards to Snakemake."""
     path, here = Path(path), Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    if path.is_relative_to(here):
+        return path.relative_to(here)
+    if "{" in str(path):
+        raise WorkflowError(
+            f"{path} has braces in its name, which Snakemake takes for wildcards: leave out "
+            "--directory, or rename the folder."
+        )
+    return path
 
 
 def growing(amount: int) -> Callable[[Any, int], int]:

@@ -7,6 +7,7 @@ answer at once.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import re
@@ -47,6 +48,19 @@ example: commit the change, then
   rcdrs verify --base v1.0 --keep ../verified
 """
 
+#: What to do about a file that cannot be read or written, by the system's number of the error.
+REMEDIES = {
+    errno.ENOENT: "check its name, or make it first",
+    errno.EISDIR: "give the name of a file",
+    errno.ENOTDIR: "give a name below a folder",
+    errno.EEXIST: "give a name below a folder",
+    errno.ELOOP: "remove this link to itself",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EACCES: "check its permissions, or give another name",
+    errno.EPERM: "check its permissions, or give another name",
+    errno.EROFS: "give a name where files can be written",
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
@@ -66,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as after a SIGPIPE
     except (ValueError, TypeError, OSError) as error:
-        print(f"rcdrs {options.command}: {error}", file=sys.stderr)
+        print(f"rcdrs {options.command}: {_with_remedy(error)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if (error.name or "rcdrs").startswith("rcdrs"):
@@ -91,6 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"rcdrs {options.command}: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _with_remedy(error: Exception) -> str:
+    """The system's own errors name the file, but not what to do."""
+    if isinstance(error, OSError) and error.filename and error.errno in REMEDIES:
+        return f"{error}: {REMEDIES[error.errno]}."
+    return str(error)
 
 
 def _choose_arithmetic(options: argparse.Namespace) -> None:
@@ -127,6 +148,13 @@ def _positive(text: str) -> int:
     return _natural(text)
 
 
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a file")
+    return path
+
+
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
@@ -134,6 +162,13 @@ def _object(text: str) -> dict[str, Any]:
         raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"{text} is not a JSON object")
+    return value
+
+
+def _digests(text: str) -> dict[str, str]:
+    value = _object(text)
+    if not all(isinstance(digest, str) for digest in value.values()):
+        raise argparse.ArgumentTypeError(f"{text} has values that are no text")
     return value
 
 
@@ -175,9 +210,11 @@ def _parser() -> argparse.ArgumentParser:
         configured(sub)
         rows = out == ".csv"
         told = f"the {out} file to write{' (default: print)' if rows else ''}"
-        sub.add_argument("--out", type=Path, required=not rows, help=told)
+        sub.add_argument("--out", type=_file, required=not rows, help=told)
         if rows:
-            sub.add_argument("--stamp", type=_object, default={}, help="digests, to note beside it")
+            sub.add_argument(
+                "--stamp", type=_digests, default={}, help="digests, to note beside it"
+            )
         return sub
 
     sub = stage("instances", "generate the instances of one case and seed", ".npz", 0)
@@ -218,12 +255,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
     sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
-    sub.add_argument("--out", type=Path, required=True, help="the .tex file; a .csv goes beside it")
+    sub.add_argument(
+        "--out", type=_file, required=True, help="the .tex file; a .csv goes beside it"
+    )
 
     sub = command("headline", "results.headline", "the table and the picture of the README")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
     sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
-    sub.add_argument("--out", type=Path, required=True, help="the .md file; a .png goes beside it")
+    sub.add_argument("--out", type=_file, required=True, help="the .md file; a .png goes beside it")
 
     sub = command("claims", "results.claims", "judge the claims of the paper")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
@@ -234,22 +273,22 @@ def _parser() -> argparse.ArgumentParser:
         "--tests", type=Path, nargs="*", default=[], help="what `pytest --junitxml` wrote"
     )
     sub.add_argument("--recipe", default="paper", help="of RCDRS: paper or log_kkt")
-    sub.add_argument("--out", type=Path, required=True, help="the .md file; CSVs go beside it")
+    sub.add_argument("--out", type=_file, required=True, help="the .md file; CSVs go beside it")
 
     sub = command("report", "results.report", "one HTML page of everything that was computed")
     sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
     sub.add_argument(
         "--claims", type=Path, nargs="*", default=[], help="what `rcdrs claims` wrote, by recipe"
     )
-    sub.add_argument("--out", type=Path, required=True, help="the .html file to write")
+    sub.add_argument("--out", type=_file, required=True, help="the .html file to write")
 
     sub = command("draw", "results.draw", "the schedules of a day, as a picture (dispatch)")
     sub.add_argument("trace", type=Path, help="what `rcdrs trace` wrote")
-    sub.add_argument("--out", type=Path, required=True, help="the .png or .pdf file to write")
+    sub.add_argument("--out", type=_file, required=True, help="the .png or .pdf file to write")
 
     sub = command("preview", "results.preview", "compile rendered tables into one PDF")
     sub.add_argument("tables", type=Path, nargs="+", help="rendered .tex files")
-    sub.add_argument("--out", type=Path, required=True, help="the .pdf file to write")
+    sub.add_argument("--out", type=_file, required=True, help="the .pdf file to write")
 
     sub = command("status", "results.status", "which results tables have: released, computed, ...")
     sub.add_argument("--json", action="store_true", help="digests of what is released, by result")
@@ -276,7 +315,7 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("profile", "profile.profile", "how long the jobs of finished runs took")
     sub.add_argument("runs", type=Path, nargs="*", metavar="FOLDER", help="results/paper, ...")
-    sub.add_argument("--out", type=Path, help="the table of times: workflow/job_times.csv")
+    sub.add_argument("--out", type=_file, help="the table of times: workflow/job_times.csv")
     sub.add_argument(
         "--cores",
         type=_positive,

@@ -38,7 +38,8 @@ def profile(options: argparse.Namespace) -> None:
 def _show_times(options: argparse.Namespace) -> None:
     times = [time for run in options.runs for time in measure(run)]
     if not times:
-        raise ValueError(f"no benchmark files under {', '.join(map(str, options.runs))}.")
+        folders = ", ".join(map(str, options.runs))
+        raise ValueError(f"no benchmark files under {folders}: run the workflow first.")
     rows = [(t.run, t.rule, t.jobs, t.jobs * t.seconds, t.jobs * t.inside) for t in times]
     frame = pd.DataFrame(rows, columns=["run", "rule", "jobs", "core seconds", "inside"])
     print(frame.groupby(["run", "rule"]).sum().round().astype(int).to_string())

@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from os.path import realpath
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -119,13 +120,15 @@ def device(name: str = "auto") -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device is cuda, but torch sees no CUDA device here.")
+        raise ValueError("device is cuda, but torch sees no CUDA device here: use cpu, or auto.")
     return torch.device(name)
 
 
 def _name(options: argparse.Namespace) -> str:
     """The experiment that instances are of, unless another takes them."""
-    name: str = options.experiment or experiment_of(owner_of(options.instances)[0])
+    name: str | None = options.experiment
+    if name is None:
+        name = experiment_of(owner_of(options.instances)[0])
     if name not in experiments():
         raise ValueError(f"experiment is {name!r}, expected one of {', '.join(experiments())}.")
     return name
@@ -166,7 +169,7 @@ def _check_out(options: argparse.Namespace, kind: str, *beside: str, **owner: An
     inputs = [path for one in given for path in (one if isinstance(one, list) else [one]) if path]
     for path in (options.out, *(options.out.with_suffix(suffix) for suffix in beside)):
         check_place(path)
-        if path.resolve() in [one.resolve() for one in inputs]:
+        if realpath(path) in map(realpath, inputs):
             raise ValueError(f"{path} would be replaced, which is an input: write to another file.")
     _check_name(options.out, kind, **owner)
 

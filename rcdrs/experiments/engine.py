@@ -163,7 +163,7 @@ def read_core(path: Path, case: str, seed: int) -> Core:
         core = read_json(path, ("case", "seed", *Core._fields))
         found = Core(int(core["depth"]), *check_core(float(core["alpha"]), float(core["beta"])))
         owner = core["case"], core["seed"]
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} does not hold a tuned core ({error!r}): make it with `rcdrs tune`."
         ) from error
@@ -286,7 +286,12 @@ def time_methods(
     """
     stages = stages_of(experiment, "solve")
     check_settings(settings, *stages.SETTINGS, *Timing.model_fields)
-    rows, methods = [], list(methods)
+    rows, methods, cores = [], list(methods), list(cores)
+    for asked in (methods, cores):
+        if len(set(asked)) < len(asked):
+            raise ValueError(
+                f"one is asked for twice in {', '.join(map(str, asked))}: name each once."
+            )
     for core in cores:
         given = Given(stages, instances, core, settings, on)
         for method in methods:

@@ -174,7 +174,10 @@ class Results:
     def _value(self, metric: str, key: Key) -> float:
         line = (self.times if metric == TIME else self.rows).get(key)
         if line is None:
-            raise MissingRow(f"no row for {key}: its {metric} is missing from the CSVs.")
+            raise MissingRow(
+                f"no row for {key}: its {metric} is missing from the CSVs, give all of them or run "
+                "the workflow again."
+            )
         if metric not in line or not math.isfinite(line[metric]):
             raise ValueError(
                 f"{metric} is {line.get(metric, 'missing')} in the row {key}, expected a number."

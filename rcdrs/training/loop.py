@@ -242,9 +242,11 @@ def _load_progress(
             )
             return None
         at = _Progress(config["epoch"], config["best"], weights["best"], config["curve"])
+        if [row["epoch"] for row in at.curve] != [*range(at.epoch + 1)]:
+            raise ValueError(f"its curve does not end at epoch {at.epoch}")
         state, steps = weights["layer"], weights["optimizer"]
     for kept in (at.best, state):  # the first only to see that it fits
-        load_state(layer, path, kept)
+        load_state(layer, path, kept, remedy)
     with reading(path, "state of an unfinished training", remedy):
         optimizer.load_state_dict(steps)
     return at
