@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
@@ -47,6 +48,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+
+
+def clear(folder: Path) -> None:
+    """Remove what killed processes left of files that they were writing."""
+    for path in folder.rglob(".*"):
+        if re.fullmatch(r"\..*\.[0-9a-f]{8}(\.\w+)?", path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def check_place(path: str | Path) -> Path:

@@ -168,7 +168,8 @@ def test_what_a_machine_lacks_is_told_in_a_line(monkeypatch, capsys, error, code
 def test_bad_argument_is_told_in_a_line(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
-    Path("other.csv").write_text("a,b\n1,2\n")
+    line = "trace,socp,small,5,0,RCDRS-Env,paper"
+    Path("other.csv").write_text(f"experiment,family,scale,K,seed,method,recipe\n{line}\n")
     assert main(arguments) == 2
     told = capsys.readouterr().err
     assert message in told

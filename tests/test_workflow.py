@@ -345,6 +345,18 @@ def test_file_that_a_cluster_is_making_is_left_alone(killed):
     assert Path("out.csv").exists()
 
 
+@pytest.mark.parametrize("job", [None, "17"])
+def test_half_of_a_file_that_a_killed_process_left_goes_unless_a_cluster_writes(killed, job):
+    killed("out.csv", external_jobid=job)
+    half, hidden = Path("results/mine/.set-0.0a1b2c3d.npz"), Path("results/mine/.keep")
+    half.parent.mkdir(parents=True)
+    for path in (half, hidden):
+        path.write_text("half")
+    recover()
+    assert half.exists() is (job is not None)
+    assert hidden.exists()
+
+
 def test_run_that_is_alive_is_left_alone(killed):
     killed("out.csv")
     with open(".snakemake/alive", "w") as other:

@@ -27,6 +27,7 @@ from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.runtime import small_memory
 from rcdrs.artifact.times import count
 from rcdrs.experiments.settings import Plain
+from rcdrs.files import clear
 
 #: A disk with less is as good as full.
 SPACE = 10 * 2**20
@@ -118,7 +119,8 @@ def full_disk() -> str:
 
 
 def recover(state: Path = Path(".snakemake")) -> None:
-    """Clear what a killed run left: Snakemake's lock, and outputs that it marked as unfinished.
+    """Clear what a killed run left: Snakemake's lock, outputs that it marked as unfinished, and
+    files that were being written.
 
     Every run holds a shared lock of the kernel's for as long as it lives.  Who gets that lock
     exclusively is alone, and whatever Snakemake finds locked or unfinished is from a dead run.
@@ -134,9 +136,12 @@ def recover(state: Path = Path(".snakemake")) -> None:
     else:
         for lock in (state / "locks").glob("*"):
             lock.unlink()
-        for marker in (state / "incomplete").glob("**/*"):
-            if marker.is_file() and not _on_a_cluster(marker):
-                _marked_file(marker.relative_to(state / "incomplete")).unlink(missing_ok=True)
+        markers = [path for path in (state / "incomplete").glob("**/*") if path.is_file()]
+        dead = [marker for marker in markers if not _on_a_cluster(marker)]
+        for marker in dead:
+            _marked_file(marker.relative_to(state / "incomplete")).unlink(missing_ok=True)
+        if len(dead) == len(markers):  # nobody writes
+            clear(Path("results"))
     fcntl.flock(handle, fcntl.LOCK_SH)
 
 
