@@ -149,7 +149,7 @@ REFUSED = {
     "plain": (
         lambda: ControllerConfig.from_dict({"width": 8}),
         ValueError,
-        "controller: unknown width, expected encoder, hidden",
+        "controller: unknown 'width', expected encoder, hidden",
     ),
     # cones
     "n": (lambda: Nonneg(2.0), ValueError, "n is 2.0, expected a positive integer"),

@@ -116,7 +116,9 @@ class ControllerConfig:
         """A configuration from plain values, as files hold them; what is absent is the default."""
         if unknown := values.keys() - ControllerConfig.__dataclass_fields__.keys():
             known = ", ".join(ControllerConfig.__dataclass_fields__)
-            raise ValueError(f"controller: unknown {', '.join(unknown)}, expected {known}.")
+            raise ValueError(
+                f"controller: unknown {', '.join(map(repr, unknown))}, expected {known}."
+            )
         parts: dict[str, Any] = dict(values)
         kinds: dict[str, Any] = {"envelope": Envelope, "growth": Growth, "ranges": Ranges}
         for name, kind in kinds.items():
