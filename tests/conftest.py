@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import Tensor
 os.environ.pop("RCDRS_ARITHMETIC", None)  # the library's own, also where a workflow runs tests
 
 from rcdrs.artifact.config import PAPER, Config, load
+from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.runtime import end_with_parent
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.experiments.base import Run, experiments
@@ -154,3 +156,15 @@ def process_settings():
     yield
     torch.set_num_threads(1)
     torch.set_flush_denormal(False)
+
+
+def copy_of_checkout(folder: Path) -> Path:
+    """A copy of this checkout, in which all released results are current."""
+    skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
+    shutil.copytree(ROOT, folder, ignore=skipped)
+    shutil.copytree(ROOT / "results/released", folder / "results/released")
+    plan = Plan.read(folder)
+    for name, digests in plan.released_digests().items():
+        plan.released.entries[name]["digests"] |= digests
+    plan.released.write()
+    return folder

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import ROOT, copy_of_checkout
 from snakemake.exceptions import WorkflowError
 
 from rcdrs.artifact import slurm
@@ -25,7 +26,6 @@ from rcdrs.artifact.console import Console
 from rcdrs.artifact.hooks import Start, failure, recover, refuse
 from rcdrs.artifact.plan import Plan
 
-ROOT = Path(__file__).parents[1]
 TINY = """
 run: tiny
 seeds: [0]
@@ -215,14 +215,7 @@ def released(tmp_path_factory):
     """A checkout whose released results are all current, in a folder with an unusual name."""
     letter = "ä" if sys.getfilesystemencoding() == "utf-8" else "a"
     checkout = tmp_path_factory.mktemp("x") / f"My r{letter}po & $(touch x) 'y' {{a}}"
-    skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
-    shutil.copytree(ROOT, checkout, ignore=skipped)
-    shutil.copytree(ROOT / "results/released", checkout / "results/released")
-    plan = Plan.read(checkout)
-    for name, digests in plan.released_digests().items():
-        plan.released.entries[name]["digests"] |= digests
-    plan.released.write()
-    return checkout
+    return copy_of_checkout(checkout)
 
 
 def in_checkout(checkout: Path, *options: str) -> str:

@@ -45,7 +45,7 @@ def plan_of(config: Plain, root: Path, files: Iterable[str | Path] = ()) -> Plan
                 read(file)
         plan = Plan.of(config, root)
         plan.check_name()
-        plan.warning()  # reads the release
+        _ = plan.released  # is read here
     except (ValueError, OSError) as error:
         raise WorkflowError(str(error)) from None
     return plan

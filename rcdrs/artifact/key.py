@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from rcdrs.experiments.base import experiments
 
 #: Where each kind of result is kept in the folder of a run.
 PATHS = {
@@ -95,3 +99,13 @@ def parse(path: str) -> dict[str, Any]:
             }
             return {"kind": kind} | found.groupdict() | numbers
     raise ValueError(f"{path} is no result of a run, expected one of {', '.join(PATHS.values())}.")
+
+
+def parse_end(path: Path) -> dict[str, Any]:
+    """The same of a file anywhere that is called as a result; nothing of one that is not."""
+    for count in (4, 3, 2):
+        with suppress(ValueError):
+            places = parse("/".join(path.absolute().parts[-count:]))
+            if places.get("experiment", "synthetic") in experiments():
+                return places
+    return {}

@@ -5,7 +5,6 @@ Whoever reads it may trust what it says: names are those of results, and every t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import subprocess
@@ -21,7 +20,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from rcdrs.artifact.config import checked
 from rcdrs.artifact.key import Key, parse
 from rcdrs.experiments.settings import Plain, Printable, Section, Weight
-from rcdrs.files import replacing
+from rcdrs.files import replacing, sha256
 
 #: In a checkout.
 RELEASED = "results/released"
@@ -219,5 +218,5 @@ def hash_of(path: Path) -> str:
 
 @cache
 def _hash(path: Path, modified: int) -> str:
-    """sha256 of a file as it was at that time."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """The same of a file as it was at that time."""
+    return sha256(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from os.path import realpath
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +19,7 @@ import torch
 
 from rcdrs.artifact.config import ROOT, checked
 from rcdrs.artifact.digest import stage_digest
-from rcdrs.artifact.key import Key, parse
+from rcdrs.artifact.key import Key, parse_end
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import note_of, write_origin
 from rcdrs.artifact.runtime import claim
@@ -52,7 +51,7 @@ def tune(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     name, run = _name(options), Run(options.method, options.recipe)
-    owner = _owner(options) | _depth(options)
+    owner = _owner(options, options.core)
     _check_out(options, "checkpoints", **owner | run._asdict())
     _check_name(options.out, "checkpoints", seed=options.seed)
     if start := experiments()[name].start(run):
@@ -68,24 +67,19 @@ def train(options: argparse.Namespace) -> None:
 
 def reference(options: argparse.Namespace) -> None:
     name = _name(options)
-    owner = _owner(options)
-    _depth(options)
-    _check_out(options, "references", **owner)
-    if not experiments()[name].reference:
-        raise ValueError(f"{options.instances} is of {name}, whose rows compare with no reference.")
-    steps = _settings(options, "references", name)["steps"]
+    _check_out(options, "references", **_owner(options, options.core))
+    steps = _settings(options, "references", name).get("steps", 0)
     _timed(engine.make_reference, name, options.instances, options.core, steps, options.out)
     print(f"wrote {options.out}")
 
 
 def evaluate(options: argparse.Namespace) -> None:
     name = _name(options)
-    asked = _asked(options, name)
-    owner = _owner(options) | _depth(options) | {"experiment": name}
+    asked, owner = _asked(options, name)
     runs = {part: "+".join(getattr(one.run, part) for one in asked) for part in Run._fields}
-    _check_out(options, "rows", ".npz", **owner | runs)
+    _check_out(options, "rows", ".npz", **owner | runs, experiment=name)
     for path in options.reference:
-        _check_name(path, "references", **_owner(options))
+        _check_name(path, "references", **owner)
     settings = _settings(options, "rows", name, asked[0].run)
     files = (name, options.instances, options.core)
     on, compared = claim(device(options.device)), _only(options, "reference")
@@ -95,9 +89,7 @@ def evaluate(options: argparse.Namespace) -> None:
 
 def time(options: argparse.Namespace) -> None:
     name = _name(options)
-    for core in options.core:
-        _depth(options, core)
-    _check_out(options, "times", **_owner(options))
+    _check_out(options, "times", **_owner(options, *options.core))
     plan = Plan.read(ROOT, options.configfile)
     methods = options.method or plan.experiments[name].section.methods
     files = (name, options.instances, options.core)
@@ -107,8 +99,8 @@ def time(options: argparse.Namespace) -> None:
 
 def trace(options: argparse.Namespace) -> None:
     name = _name(options)
-    asked = _asked(options, name)
-    _check_out(options, "traces", **_owner(options) | _depth(options))
+    asked, owner = _asked(options, name)
+    _check_out(options, "traces", **owner)
     settings = _settings(options, "traces", name, asked[0].run)
     on = claim(device(options.device))
     files = (name, options.instances, options.core)
@@ -134,30 +126,28 @@ def _name(options: argparse.Namespace) -> str:
     return name
 
 
-def _asked(options: argparse.Namespace, name: str) -> list[Asked]:
-    """The runs of the command line; a checkpoint of a run's folder is called as it is used."""
+def _asked(options: argparse.Namespace, name: str) -> tuple[list[Asked], Plain]:
+    """The runs of the command line, and what they are of; a checkpoint of a run's folder is called
+    as it is used."""
     asked = [Asked.parse(text, name) for text in options.runs]
+    owner = _owner(options, options.core)
     for run, checkpoint in asked:
         trained = experiments()[name].trained(run)
         if checkpoint is not None and trained is not None:
-            owner = _owner(options) | _depth(options)
             _check_name(checkpoint, "checkpoints", **owner | trained._asdict())
-    return asked
+    return asked, owner
 
 
-def _owner(options: argparse.Namespace) -> Plain:
-    """Case and seed of the given instances, also by the name of their file."""
+def _owner(options: argparse.Namespace, *cores: Path) -> Plain:
+    """Case and seed of the given instances, and the depth of the (last) core, also by the names of
+    their files."""
     case, seed = owner_of(options.instances)
-    _check_name(options.instances, "instances", case=case, seed=seed)
-    return {"case": case, "seed": seed}
-
-
-def _depth(options: argparse.Namespace, core: Path | None = None) -> Plain:
-    """The depth of the given core, also by the name of its file."""
-    path, owner = core or options.core, _owner(options)
-    depth = engine.read_core(path, **owner).depth
-    _check_name(path, "cores", **owner, K=depth)
-    return {"K": depth}
+    owner: Plain = {"case": case, "seed": seed}
+    _check_name(options.instances, "instances", **owner)
+    for path in cores:
+        owner["K"] = engine.read_core(path, case, seed).depth
+        _check_name(path, "cores", **owner)
+    return owner
 
 
 def _check_out(options: argparse.Namespace, kind: str, *beside: str, **owner: Any) -> None:
@@ -176,15 +166,8 @@ def _check_out(options: argparse.Namespace, kind: str, *beside: str, **owner: An
 
 def _check_name(path: Path, kind: str, **owner: Any) -> None:
     """A file that is called as one of a run is just that; others may be called anything."""
-    parts = path.absolute().parts
-    for count in (4, 3, 2):
-        with suppress(ValueError):
-            places = parse("/".join(parts[-count:]))
-            if "method" in places or places["kind"] != "rows":
-                break
-    else:
-        return
-    if places.get("experiment", "synthetic") not in experiments():
+    places = parse_end(path)
+    if not places or (places["kind"] == "rows" and "method" not in places):
         return
     for name, value in ({"kind": kind} | owner).items():
         if places.get(name, value) != value:
@@ -231,9 +214,10 @@ def _show(
         return
     # A note of what was there before would not fit the new files.
     note_of(options.out).unlink(missing_ok=True)
-    beside = [] if details is None else [options.out.with_suffix(".npz")]
-    for path in beside:
-        engine.write_details(details or {}, path)
+    beside = []
+    if details is not None:
+        beside = [options.out.with_suffix(".npz")]
+        engine.write_details(details, *beside)
     engine.write_rows(rows, options.out)
     write_origin(options.out, options.stamp, str(device(options.device)), *beside)
     print(f"wrote {options.out}")

@@ -16,9 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from rcdrs.artifact.key import Key, parse
+from rcdrs.artifact.key import Key, parse_end
 from rcdrs.artifact.release import read_origin
-from rcdrs.experiments.base import experiments
 from rcdrs.files import reading
 
 TIME = "time_ms"
@@ -39,7 +38,7 @@ def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
         read_origin(path)  # an error where the file is not as it was computed
         with reading(path, "CSV", "delete it and run the workflow again"):
             text = path.read_text(encoding="utf-8")
-            _check_lines(text, _places(path))
+            _check_lines(text, parse_end(path))
             frames.append(pd.read_csv(io.StringIO(text)).assign(source=str(path)))
     rows = pd.concat(frames[1:] or frames, ignore_index=True)
     key = [column for column in KEY if column in rows]
@@ -87,16 +86,6 @@ def _check_cell(place: str, column: str, cell: str) -> None:
             if math.isfinite(float(cell)):
                 return
         raise ValueError(f"{place} is {cell!r}, expected a finite number")
-
-
-def _places(path: Path) -> dict[str, Any]:
-    """What the lines of a file of a run, or of a release, are of by its name."""
-    for count in (3, 2):
-        with suppress(ValueError):
-            places = parse("/".join(path.absolute().parts[-count:]))
-            if places.get("experiment", "synthetic") in experiments():
-                return places
-    return {}
 
 
 class MissingRow(ValueError):

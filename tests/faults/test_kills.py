@@ -19,6 +19,7 @@ import yaml
 from conftest import ROOT
 
 from .cases import SEED
+from .prepared import TINY
 
 pytestmark = pytest.mark.kills
 
@@ -32,14 +33,7 @@ CONFIG = {
     "run": "killed",
     "device": "cpu",
     "seeds": [0],
-    "synthetic": {
-        "families": ["socp"],
-        "scales": ["small"],
-        "depths": [3],
-        "instances": SIZES,
-        "methods": ["Grid-DRS", "RCDRS-Env", "RCDRS-NoEnv"],
-        "extended": [],
-    },
+    "synthetic": TINY["synthetic"] | {"instances": SIZES},
     "recipes": {"paper": {"epochs": 100, "batch": 8}},
     "dispatch": {"depths": [2], "instances": SIZES, "methods": ["Grid-DRS"], "reference": 20},
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -14,9 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import ROOT
-
-from rcdrs.artifact.plan import Plan
+from conftest import ROOT, copy_of_checkout
 
 from . import damage as d
 
@@ -40,14 +37,7 @@ def snakemake(checkout: Path, folder: Path, *words: str) -> subprocess.Completed
 def checkout(tmp_path_factory):
     """A copy whose released results are all current, in a folder whose name is no word."""
     folder = tmp_path_factory.mktemp("x") / "My räpo & $(touch x) 'y'"
-    skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
-    shutil.copytree(ROOT, folder, ignore=skipped)
-    shutil.copytree(ROOT / "results/released", folder / "results/released")
-    plan = Plan.read(folder)
-    for name, digests in plan.released_digests().items():
-        plan.released.entries[name]["digests"] |= digests
-    plan.released.write()
-    return folder
+    return copy_of_checkout(folder)
 
 
 #: `--config` of a dry run, and what is said of it.
