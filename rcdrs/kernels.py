@@ -7,10 +7,12 @@ replaces, which remains for every other device.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -28,19 +30,23 @@ VARIABLE = "RCDRS_ARITHMETIC"
 if (_edition := os.environ.get(VARIABLE, "2")) not in EDITIONS:
     raise ValueError(f"{VARIABLE} is {_edition!r}, expected one of {', '.join(EDITIONS)}.")
 ARITHMETIC = int(_edition)
+#: Numba notices a change in the file of a kernel, and none in those that the kernel calls or takes
+#: constants from: what it keeps on the disk is found by a digest of them all.
+_FILES = sorted(
+    path
+    for path in Path(__file__).parent.rglob("*.py")
+    if path.parent.name in ("cones", "rollout", "solver", "controller")
+    and path.stem not in ("fixed", "operator", "run", "policy", "problem", "readout", "step")
+)
+_SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *_FILES]))
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": EDITIONS[_edition]}
 
 
 def compiled(function: Any, inline: str = "never") -> Any:
     """Compile at the first call for each combination of types; kept on disk for later processes."""
     # What is kept is found by this name, by types and by source: the options are in none of them.
-    function.__qualname__ += f"_{ARITHMETIC}"
-    njit: Any = partial(
-        numba.njit,
-        nogil=True,
-        error_model="numpy",
-        fastmath=EDITIONS[_edition],
-        inline=inline,
-    )
+    function.__qualname__ += f"_{ARITHMETIC}_{_SOURCES.hexdigest()[:8]}"
+    njit: Any = partial(numba.njit, nogil=True, inline=inline, **OPTIONS)
     try:
         return njit(function, cache=True)
     except RuntimeError:  # there is no folder that can be written to
@@ -56,6 +62,17 @@ def inlined(function: Any) -> Any:
     return compiled(function, "never" if ARITHMETIC == 1 else "always")
 
 
+NO_SECOND = (
+    "second derivatives through a solver layer, a cone or the factorisation of A are not "
+    "available: leave out create_graph=True, or take differences of first derivatives in float64."
+)
+
+
+def transformed() -> bool:
+    """Does a compiler or a transform of `torch.func` trace this?  Numbers are out of sight then."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def first_order(backward: Callable[..., T]) -> Callable[..., T]:
     """For each `backward` that is written by hand: autograd would take its result for a constant,
     so that a second derivative, for which it runs with gradients on, would be silently wrong."""
@@ -63,11 +80,7 @@ def first_order(backward: Callable[..., T]) -> Callable[..., T]:
     @wraps(backward)
     def checked(ctx: Any, *grads: Tensor | None) -> T:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "second derivatives through a solver layer, a cone or the factorisation of A are "
-                "not available: leave out create_graph=True, or take differences of first "
-                "derivatives in float64."
-            )
+            raise RuntimeError(NO_SECOND)
         given = next((g for g in grads if g is not None), torch.empty(0))
         with own_precision(given.device):
             return backward(ctx, *grads)

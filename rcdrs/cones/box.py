@@ -40,22 +40,22 @@ class Box(Cone):
         self.dim = lower.shape[-1]
 
     def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
-        lower, upper = self._like(v, self.lower), self._like(v, self.upper)
+        lower, upper = self.like(v, self.lower), self.like(v, self.upper)
         torch.maximum(v, lower, out=out)
         torch.minimum(out, upper, out=out)
         return ()
 
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
-        lower, upper = self._like(v, self.lower), self._like(v, self.upper)
+        lower, upper = self.like(v, self.lower), self.like(v, self.upper)
         if (found := arrays(v, lower, upper, g, out)) is not None:
-            _vjp_rows(*found)
+            vjp_rows(*found)
             return
         torch.mul(g, (v > lower) & (v < upper), out=out)
 
     def dual_contains(self, s: Tensor, tol: float = 1e-6) -> Tensor:
         self._check(s, "s")
         columns = s.movedim(-1, 0)
-        lower, upper = self._like(columns, self.lower), self._like(columns, self.upper)
+        lower, upper = self.like(columns, self.lower), self.like(columns, self.upper)
         low = torch.where(torch.isinf(upper), (-columns).clamp(min=0), 0)
         high = torch.where(torch.isinf(lower), columns.clamp(min=0), 0)
         return (low + high).norm(dim=0) <= tol * (1 + s.norm(dim=-1))
@@ -63,7 +63,7 @@ class Box(Cone):
     def take(self, index: slice | Tensor) -> Box:
         return self if self.lower.ndim == 1 else Box(self.lower[index], self.upper[index])
 
-    def _like(self, v: Tensor, bound: Tensor) -> Tensor:
+    def like(self, v: Tensor, bound: Tensor) -> Tensor:
         """The bound in the layout, dtype and device of `v` (dim, *batch)."""
         bound = bound.to(v).movedim(-1, 0)
         if bound.ndim == 1:
@@ -80,7 +80,7 @@ class Box(Cone):
 
 
 @compiled
-def _vjp_rows(
+def vjp_rows(
     v: np.ndarray, lower: np.ndarray, upper: np.ndarray, g: np.ndarray, out: np.ndarray
 ) -> None:
     """The derivative on (n, batch), compiled; the bounds are (n, batch) or (n, 1)."""
@@ -93,3 +93,12 @@ def _vjp_rows(
         else:
             for j in range(v.shape[1]):
                 out[i, j] = g[i, j] * (one if lower[i, j] < v[i, j] < upper[i, j] else zero)
+
+
+@compiled
+def project_rows(v: np.ndarray, lower: np.ndarray, upper: np.ndarray, out: np.ndarray) -> None:
+    """The projection on (n, batch), compiled, with bounds of the same shape; a NaN stays."""
+    for i in range(v.shape[0]):
+        for j in range(v.shape[1]):
+            raised = lower[i, j] if v[i, j] < lower[i, j] else v[i, j]
+            out[i, j] = upper[i, j] if raised > upper[i, j] else raised

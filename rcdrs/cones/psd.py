@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones.base import Cone, positive_int
-from rcdrs.kernels import arrays, compiled, inlined
+from rcdrs.kernels import ARITHMETIC, arrays, compiled, inlined
 
 
 class PSD(Cone):
@@ -34,7 +34,7 @@ class PSD(Cone):
     def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
         if self.order <= LARGEST and (found := arrays(v, out)) is not None:
             values, vectors = v.new_empty(self.count * self.order, v.shape[1]), torch.empty_like(v)
-            _project_lanes(*found, values.numpy(), vectors.numpy(), self.order)
+            project_lanes(*found, values.numpy(), vectors.numpy(), self.order)
             return values, vectors
         values, vectors = self._eigh(v)
         positive = values.clamp(min=0)
@@ -43,7 +43,7 @@ class PSD(Cone):
 
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
         if self.order <= LARGEST and (found := arrays(*saved, g, out)) is not None:
-            _vjp_lanes(*found, self.order)
+            vjp_lanes(*found, self.order)
             return
         values, vectors = saved
         plus, minus = values.clamp(min=0), (-values).clamp(min=0)
@@ -95,7 +95,7 @@ SWEEPS = 20
 
 
 @compiled
-def _project_lanes(
+def project_lanes(
     v: np.ndarray, out: np.ndarray, values: np.ndarray, vectors: np.ndarray, order: int
 ) -> None:
     """The projection on (count * order**2, batch), compiled, with the eigenvalues and vectors.
@@ -104,20 +104,21 @@ def _project_lanes(
     """
     batch, square = v.shape[1], order * order
     zero = v.dtype.type(0)
-    shape = (order, order, LANES)
+    lanes = LANES if ARITHMETIC == 1 else max(1, min(LANES, batch))
+    shape = (order, order, lanes)
     # Parts of one array would keep the compiler from telling them apart, hence from vector code.
     a, q, part = np.empty(shape, v.dtype), np.empty(shape, v.dtype), np.empty(shape, v.dtype)
-    size = np.empty(LANES, v.dtype)
+    size = np.empty(lanes, v.dtype)
     for block in range(values.shape[0] // order):
-        for start in range(0, batch, LANES):
-            width = min(LANES, batch - start)
+        for start in range(0, batch, lanes):
+            width = min(lanes, batch - start)
             _load_symmetric(v, block * square, start, width, a)
             _eigh(a, q, size)
             for k in range(order):
-                for j in range(LANES):
+                for j in range(lanes):
                     a[k, k, j] *= size[j]
                 for i in range(order):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         value = a[k, k, j]
                         part[k, i, j] = (zero if value < zero else value) * q[k, i, j]
             for k in range(order):
@@ -131,19 +132,20 @@ def _project_lanes(
 
 
 @compiled
-def _vjp_lanes(
+def vjp_lanes(
     values: np.ndarray, vectors: np.ndarray, g: np.ndarray, out: np.ndarray, order: int
 ) -> None:
     """``Q (B o (Q' G Q)) Q'`` on (count * order**2, batch), compiled."""
     batch, square = g.shape[1], order * order
     zero, tiny = g.dtype.type(0), np.finfo(g.dtype).tiny
-    shape = (order, order, LANES)
+    lanes = LANES if ARITHMETIC == 1 else max(1, min(LANES, batch))
+    shape = (order, order, lanes)
     rows, columns = np.zeros(shape, g.dtype), np.zeros(shape, g.dtype)
     inner, part = np.empty(shape, g.dtype), np.empty(shape, g.dtype)
-    value = np.zeros((order, LANES), g.dtype)
+    value = np.zeros((order, lanes), g.dtype)
     for block in range(values.shape[0] // order):
-        for start in range(0, batch, LANES):
-            width = min(LANES, batch - start)
+        for start in range(0, batch, lanes):
+            width = min(lanes, batch - start)
             for k in range(order):
                 for j in range(width):
                     value[k, j] = values[block * order + k, start + j]
@@ -157,7 +159,7 @@ def _vjp_lanes(
             for i in range(order):
                 for k in range(i, order):
                     # B_ik = (l_i^+ + l_k^+) / (|l_i| + |l_k|); the floor makes (0, 0) give 0.
-                    for j in range(LANES):
+                    for j in range(lanes):
                         x, y = value[i, j], value[k, j]
                         total = (zero if x < zero else x) + (zero if y < zero else y)
                         bound = abs(x) + abs(y)
@@ -172,77 +174,89 @@ def _vjp_lanes(
 def _eigh(a: np.ndarray, q: np.ndarray, size: np.ndarray) -> None:
     """Eigenvalues over `size` on the diagonal of `a`, eigenvectors in the rows of `q`.
 
-    Cyclic Jacobi on the upper triangles of (order, order, LANES).  Each lane is scaled by its
+    Cyclic Jacobi on the upper triangles of (order, order, lanes).  Each lane is scaled by its
     largest entry and rotates away what is more than a rounding of that, whatever the other lanes
     do: its result depends on no other.  One that is not finite becomes zero with size NaN.
     """
     real, order = a.dtype.type, len(a)
     zero, one, two = real(0), real(1), real(2)
     negligible, tiny = real(np.finfo(a.dtype).eps / order), np.finfo(a.dtype).tiny
-    spoilt, t = np.zeros(LANES, a.dtype), np.empty(LANES, a.dtype)
-    c, s = np.empty(LANES, a.dtype), np.empty(LANES, a.dtype)
+    lanes = a.shape[2]
+    spoilt, t = np.zeros(lanes, a.dtype), np.empty(lanes, a.dtype)
+    c, s = np.empty(lanes, a.dtype), np.empty(lanes, a.dtype)
 
     size[:] = zero
     for i in range(order):
         for k in range(i, order):
-            for j in range(LANES):
+            for j in range(lanes):
                 entry = abs(a[i, k, j])
                 size[j] = entry if entry > size[j] else size[j]
-            for j in range(LANES):
+            for j in range(lanes):
                 spoilt[j] += zero * a[i, k, j]  # NaN from the first NaN or infinity on
     for i in range(order):
         for k in range(i, order):
-            for j in range(LANES):
+            for j in range(lanes):
                 scaled = a[i, k, j] / (size[j] if size[j] > zero else one)
                 a[i, k, j] = scaled if spoilt[j] == zero else zero
             q[i, k] = zero
             q[k, i] = zero
         q[i, i] = one
-    for j in range(LANES):
+    for j in range(lanes):
         size[j] += spoilt[j]
+
+    if lanes == 1:  # a matrix alone has nothing to share: LAPACK is three times as fast
+        for i in range(order):
+            for k in range(i):
+                a[i, k] = a[k, i]
+        values, vectors = np.linalg.eigh(a[:, :, 0].copy())
+        for k in range(order):
+            a[k, k, 0] = values[k]
+            for i in range(order):
+                q[k, i, 0] = vectors[i, k]
+        return
 
     for _ in range(SWEEPS):
         rotated = False
         for i in range(order):
             for k in range(i + 1, order):
                 moving = 0
-                for j in range(LANES):
+                for j in range(lanes):
                     moving += abs(a[i, k, j]) > negligible
                 if moving == 0:
                     continue
                 rotated = True
                 # t, c, s: tan, cos, sin of the angle that annihilates a_ik
-                for j in range(LANES):
+                for j in range(lanes):
                     d = a[k, k, j] - a[i, i, j]
                     b = two * a[i, k, j] if abs(a[i, k, j]) > negligible else zero
                     b *= math.copysign(one, d)
                     t[j] = b / (abs(d) + math.sqrt(d * d + b * b) + tiny)
-                for j in range(LANES):
+                for j in range(lanes):
                     c[j] = one / math.sqrt(one + t[j] * t[j])
                     s[j] = t[j] * c[j]
-                for j in range(LANES):
+                for j in range(lanes):
                     change = t[j] * a[i, k, j]
                     a[i, i, j] -= change
                     a[k, k, j] += change
-                for j in range(LANES):
+                for j in range(lanes):
                     a[i, k, j] = zero if abs(a[i, k, j]) > negligible else a[i, k, j]
                 for r in range(i):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         x, y = a[r, i, j], a[r, k, j]
                         a[r, i, j] = c[j] * x - s[j] * y
                         a[r, k, j] = s[j] * x + c[j] * y
                 for r in range(i + 1, k):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         x, y = a[i, r, j], a[r, k, j]
                         a[i, r, j] = c[j] * x - s[j] * y
                         a[r, k, j] = s[j] * x + c[j] * y
                 for r in range(k + 1, order):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         x, y = a[i, r, j], a[k, r, j]
                         a[i, r, j] = c[j] * x - s[j] * y
                         a[k, r, j] = s[j] * x + c[j] * y
                 for r in range(order):
-                    for j in range(LANES):
+                    for j in range(lanes):
                         x, y = q[i, r, j], q[k, r, j]
                         q[i, r, j] = c[j] * x - s[j] * y
                         q[k, r, j] = s[j] * x + c[j] * y
@@ -253,13 +267,13 @@ def _eigh(a: np.ndarray, q: np.ndarray, size: np.ndarray) -> None:
 @inlined
 def _product(x: np.ndarray, y: np.ndarray, out: np.ndarray, symmetric: bool) -> None:
     """``X' Y`` in every lane; of a symmetric result the upper triangle alone."""
-    order = len(x)
+    order, lanes = len(x), x.shape[2]
     for i in range(order):
         for k in range(i if symmetric else 0, order):
-            for j in range(LANES):
+            for j in range(lanes):
                 out[i, k, j] = x[0, i, j] * y[0, k, j]
             for r in range(1, order):
-                for j in range(LANES):
+                for j in range(lanes):
                     out[i, k, j] += x[r, i, j] * y[r, k, j]
 
 

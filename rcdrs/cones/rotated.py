@@ -32,7 +32,7 @@ class RotatedSecondOrder(SelfDual):
     def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
         if (found := arrays(v, out)) is not None:
             k, norm, first = (v.new_empty(self.count, v.shape[1]) for _ in range(3))
-            _project_rows(*found, k.numpy(), norm.numpy(), first.numpy())
+            project_rows(*found, k.numpy(), norm.numpy(), first.numpy())
             return k, norm, first
         t, w = self._turn(v)
         out = out.unflatten(0, (self.count, self.block))
@@ -42,7 +42,7 @@ class RotatedSecondOrder(SelfDual):
 
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
         if (found := arrays(v, *saved, g, out)) is not None:
-            _vjp_rows(*found)
+            vjp_rows(*found)
             return
         g_t, g_w = self._turn(g)
         out = out.unflatten(0, (self.count, self.block))
@@ -67,7 +67,7 @@ def _turn_back(blocks: Tensor) -> None:
 
 
 @compiled
-def _project_rows(
+def project_rows(
     v: np.ndarray, out: np.ndarray, k: np.ndarray, norm: np.ndarray, first: np.ndarray
 ) -> None:
     """Turn, project, turn on (count * dim, batch), compiled; keeps w_0 in `first`."""
@@ -96,7 +96,7 @@ def _project_rows(
 
 
 @compiled
-def _vjp_rows(
+def vjp_rows(
     v: np.ndarray,
     k: np.ndarray,
     norm: np.ndarray,

@@ -28,7 +28,7 @@ class SecondOrder(SelfDual):
     def forward(self, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
         if (found := arrays(v, out)) is not None:
             k, norm = (v.new_empty(self.count, v.shape[1]) for _ in range(2))
-            _project_rows(*found, k.numpy(), norm.numpy())
+            project_rows(*found, k.numpy(), norm.numpy())
             return k, norm
         blocks = v.unflatten(0, (self.count, self.block))
         out = out.unflatten(0, (self.count, self.block))
@@ -36,7 +36,7 @@ class SecondOrder(SelfDual):
 
     def vjp(self, v: Tensor, saved: tuple[Tensor, ...], g: Tensor, out: Tensor) -> None:
         if (found := arrays(v, *saved, g, out)) is not None:
-            _vjp_rows(*found)
+            vjp_rows(*found)
             return
         w = v.unflatten(0, (self.count, self.block))[:, 1:]
         g = g.unflatten(0, (self.count, self.block))
@@ -77,7 +77,7 @@ def vjp_block(
 
 
 @compiled
-def _project_rows(v: np.ndarray, out: np.ndarray, k: np.ndarray, norm: np.ndarray) -> None:
+def project_rows(v: np.ndarray, out: np.ndarray, k: np.ndarray, norm: np.ndarray) -> None:
     """`project_block` on (count * dim, batch), compiled; every inner loop runs along the batch."""
     count, batch = k.shape
     block = v.shape[0] // count
@@ -94,7 +94,7 @@ def _project_rows(v: np.ndarray, out: np.ndarray, k: np.ndarray, norm: np.ndarra
 
 
 @compiled
-def _vjp_rows(
+def vjp_rows(
     v: np.ndarray, k: np.ndarray, norm: np.ndarray, g: np.ndarray, out: np.ndarray
 ) -> None:
     """`vjp_block` on (count * dim, batch), compiled."""
