@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
@@ -20,10 +19,11 @@ from rcdrs.controller import BASE_ACTION, ControllerConfig
 from rcdrs.controller.policy import Controller, split_action
 from rcdrs.files import check_contents, load_state, read_checkpoint, reading, write_checkpoint
 from rcdrs.kernels import own_precision
+from rcdrs.rollout.run import Outcome, applies, readable, unroll
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.fused import Columns, Observation, Transition
 from rcdrs.solver.problem import ConicProgram, as_numbers, check_matrix
-from rcdrs.solver.readout import Readout, readout
+from rcdrs.solver.readout import Readout, observe, readout
 from rcdrs.solver.step import State, check_depth, check_state
 
 
@@ -31,23 +31,37 @@ from rcdrs.solver.step import State, check_depth, check_state
 class Solution:
     """What a layer returns; vectors are (batch, .), or without the batch axis for one instance.
 
-    `x` is the primal decision ``z^K``.  `y`, `s` and the residuals are the terminal readout,
-    computed when first asked for.  `state` can be passed back to the layer as a warm start; it
-    always has the batch axis.
+    `x` is the primal decision ``z^K``.  `y`, `s` and the residuals are the terminal readout, which
+    like the observation is computed when first asked for.  `state` can be passed back to the layer
+    as a warm start; it always has the batch axis.
     """
 
     program: ConicProgram
     state: State
-    observation: Observation
     #: The actions (log rho, alpha, log beta) of each step, (batch, K, 3).
     actions: Tensor
+    look: Callable[[], Observation]
     read: Callable[[], Readout]
     single: bool = False
+    #: What was asked for already; no `cached_property`, whose lock a compiler cannot trace.
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
+    def observation(self) -> Observation:
+        """What a controller would see of the terminal state."""
+        found: Observation = self._make("observation", self.look)
+        return found
+
+    @property
     def readout(self) -> Readout:
-        with own_precision(self.state.z.device):
-            return self.read()
+        found: Readout = self._make("readout", self.read)
+        return found
+
+    def _make(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._made:
+            with own_precision(self.state.z.device):
+                self._made[name] = make()
+        return self._made[name]
 
     @property
     def x(self) -> Tensor:
@@ -104,11 +118,18 @@ class SolverLayer(nn.Module):
         self.cone = cone
         self.depth = check_depth(depth)
         self.register_buffer("A", A.detach().clone(), persistent=False)
-        self._affine: AffineSet | None = None
+        # Now, since there are no numbers to factor while a compiler traces the layer.
+        self._affine = None if A.is_meta else AffineSet.known(A, self.A)
 
     @abstractmethod
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         """Unroll `depth` steps."""
+
+    def run_compiled(
+        self, program: ConicProgram, depth: int, start: State | None
+    ) -> Solution | None:
+        """The same in one compiled pass, where there is one for it."""
+        return None
 
     def forward(
         self,
@@ -139,8 +160,12 @@ class SolverLayer(nn.Module):
         given = ((b, 1), (c, 1), (A, 2))
         sizes = [t.shape[0] for t, own in given if t is not None and t.ndim > own]
         batch = sizes[0] if sizes else 1
-        b, c = (t.expand(batch, -1) if t.ndim == 1 else t for t in (b, c))
-        program = ConicProgram(self.A if A is None else A, b, c, self.cone)
+        b = b.expand(batch, -1) if b.ndim == 1 else b
+        c = c.expand(batch, -1) if c.ndim == 1 else c
+        if A is None:
+            program = ConicProgram.factored(self.affine, b, c, self.cone)
+        else:
+            program = ConicProgram(A, b, c, self.cone)
         return self.solve(program, depth, start, single=not sizes)
 
     def solve(
@@ -156,7 +181,7 @@ class SolverLayer(nn.Module):
         no gradient: not to its own b and c, and nothing but zero to what it shares with others.  A
         loss that counts it is not finite itself.
         """
-        if program.A is self.A:
+        if program.A is self.A and "_affine" not in program.__dict__:
             program = program.with_affine(self.affine)
         if start is not None:
             start = check_state(program, start)
@@ -167,8 +192,13 @@ class SolverLayer(nn.Module):
             return self.run(program[rows], depth, begun)
 
         with own_precision(program.A.device):
-            solution = shelter(self.run(program, depth, start), again)
-        return replace(solution, single=single)
+            solution = self.run_compiled(program, depth, start)
+            if solution is None:
+                program.check_numbers()
+                solution = shelter(self.run(program, depth, start), again)
+        # Just made: nothing was read from it yet.
+        solution.__dict__["single"] = single
+        return solution
 
     def options(self) -> dict[str, Any]:
         """What besides A, cone and depth makes this layer: plain values."""
@@ -215,9 +245,18 @@ class SolverLayer(nn.Module):
     @property
     def affine(self) -> AffineSet:
         """The factorisation of A, in the layer's dtype and on its device."""
+        if torch.compiler.is_compiling() and self._affine is not None:
+            return self._affine
         if self._affine is None or not self._affine.is_of(self.A):
             self._affine = AffineSet(self.A)
         return self._affine
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        """Where torch moves the layer to another dtype or device, A is factored anew."""
+        super()._apply(*arguments, **options)
+        if not self.A.is_meta:
+            _ = self.affine
+        return self
 
 
 class DRSLayer(SolverLayer):
@@ -227,6 +266,9 @@ class DRSLayer(SolverLayer):
         >>> layer = DRSLayer(A, SecondOrder(8, 20), depth=20, alpha=1.6, beta=3.0)
         >>> x = layer(b, c).x
     """
+
+    trace: Tensor
+    given: Tensor
 
     def __init__(
         self,
@@ -240,9 +282,20 @@ class DRSLayer(SolverLayer):
         alpha, beta = check_core(alpha, beta)
         # rho does not enter the transition: log rho = 0 fills its place in the trace.
         self.action = (0.0, alpha, math.log(beta))
+        # The same as tensors: of every step, and for the compiled pass.
+        self.register_buffer("trace", self.A.new_tensor(self.action), persistent=False)
+        self.register_buffer("given", self.trace[1:].unsqueeze(1).clone(), persistent=False)
 
     def options(self) -> dict[str, Any]:
         return {"alpha": self.action[1], "beta": math.exp(self.action[2])}
+
+    def run_compiled(
+        self, program: ConicProgram, depth: int, start: State | None
+    ) -> Solution | None:
+        if not applies(program, learns(program, start)):
+            return None
+        actions = self.trace.expand(program.batch, depth, 3)
+        return conclude(program, unroll(program, depth, start, given=self.given), actions)
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, columns, seen = begin(program, start)
@@ -283,6 +336,16 @@ class RCDRSLayer(SolverLayer):
         self.core = check_core(*core)
         config = controller or ControllerConfig()
         self.controller = Controller(config, (BASE_ACTION[0], *self.core), depth).to(self.A)
+
+    def run_compiled(
+        self, program: ConicProgram, depth: int, start: State | None
+    ) -> Solution | None:
+        if not readable(self.controller):
+            return None
+        if not applies(program, learns(program, start, self.controller)):
+            return None
+        outcome = unroll(program, depth, start, self.controller)
+        return conclude(program, outcome, outcome.actions)
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, columns, seen = begin(program, start)
@@ -334,10 +397,45 @@ def finish(
     return Solution(
         program,
         state,
-        seen,
         torch.stack(actions, dim=1),
+        lambda: seen,
         lambda: readout(program, state.z, state.u, beta),
     )
+
+
+def conclude(program: ConicProgram, outcome: Outcome, actions: Tensor) -> Solution:
+    """The solution of a compiled pass."""
+    still = outcome.stillness()
+
+    def quiet(*tensors: Tensor) -> list[Tensor]:
+        """Without gradients from instances that overflowed, as in the pass itself."""
+        if still is None:
+            return list(tensors)
+        return [
+            torch.where(still.reshape(-1, *(1,) * (t.ndim - 1)), t.detach(), t) for t in tensors
+        ]
+
+    def terminal() -> tuple[ConicProgram, State]:
+        b, c, *parts = quiet(program.b, program.c, *outcome.state)
+        return (program if still is None else program.with_vectors(b, c)), State(*parts)
+
+    def look() -> Observation:
+        programs, state = terminal()
+        return observe(programs, state, *quiet(outcome.moved))
+
+    def read() -> Readout:
+        programs, state = terminal()
+        return readout(programs, state.z, state.u, *quiet(actions[:, -1, 2].exp()))
+
+    return Solution(program, outcome.state, actions, look, read)
+
+
+def learns(program: ConicProgram, start: State | None, module: nn.Module | None = None) -> bool:
+    """Is there anything that a gradient could be asked for?"""
+    if not torch.is_grad_enabled():
+        return False
+    tensors = (program.b, program.c, *(start or ()), *(module.parameters() if module else ()))
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def shelter(first: Solution, again: Callable[[Tensor], Solution]) -> Solution:
@@ -365,7 +463,7 @@ def shelter(first: Solution, again: Callable[[Tensor], Solution]) -> Solution:
         return replace(first, read=read)
     kept = _keep(bad, tensors, (*second.state, *second.observation, second.actions))
     state, seen = State(*kept[:3]), Observation(*kept[3:-1])
-    return replace(first, state=state, observation=seen, actions=kept[-1], read=read)
+    return replace(first, state=state, actions=kept[-1], look=lambda: seen, read=read)
 
 
 @torch.no_grad()

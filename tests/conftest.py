@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -32,6 +34,18 @@ end_with_parent()  # these tests may be a job of a workflow, which judges claims
 torch.set_num_threads(1)
 settings.register_profile("rcdrs", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("rcdrs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the solver once, in float32 and float64 side by side, before workers need it."""
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    make = "import torch; from rcdrs.rollout.run import works; works(torch.{}, True)"
+    dtypes = ("float32", "float64")
+    jobs = [subprocess.Popen([sys.executable, "-c", make.format(dtype)]) for dtype in dtypes]
+    for job in jobs:
+        job.wait()
+
 
 INF = math.inf
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,9 @@ from torch.autograd.functional import hessian
 from rcdrs import ConicProgram, ControllerConfig, RCDRSLayer
 from rcdrs.baselines.registry import METHODS
 from rcdrs.cones import PSD, Nonneg, RotatedSecondOrder, SecondOrder
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.readout import diagnose, readout
-from rcdrs.solver.step import State, rollout, step
+from rcdrs.solver.step import State, step
 
 REFUSED = "second derivatives .* not available: leave out create_graph=True"
 PROGRAM = solved_program(batch=2, m=4, cone=small_cone()).program

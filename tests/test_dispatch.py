@@ -41,8 +41,8 @@ from rcdrs.experiments.engine import (
 from rcdrs.experiments.instances import owner_of
 from rcdrs.layer import DRSLayer
 from rcdrs.reporting.paper_values import paper_values
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.fused import Transition
-from rcdrs.solver.step import rollout
 
 SIZES = {"train": 1, "validation": 1, "test": 1}
 NETWORKS = {"six-bus": SIX_BUS, "tiny": TINY}

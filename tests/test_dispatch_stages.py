@@ -32,7 +32,7 @@ from rcdrs.experiments.engine import (
 from rcdrs.files import read_checkpoint
 from rcdrs.layer import DRSLayer
 from rcdrs.reporting.report.day import draw_day
-from rcdrs.solver.step import rollout
+from rcdrs.rollout.fixed import rollout
 
 CPU = torch.device("cpu")
 METRICS = ["CostGap", "Eq", "Box", "Shed", "Curt", "Reserve", "Emerg", "Pass", "OptGap"]

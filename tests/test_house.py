@@ -15,6 +15,7 @@ LAYERS = (
     ("cones",),
     ("solver",),
     ("controller",),
+    ("rollout",),
     ("layer",),
     ("training",),
     ("baselines",),

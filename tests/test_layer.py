@@ -13,8 +13,8 @@ from conftest import awake, every_cone, random_tensor, small_cone, solved_progra
 
 from rcdrs import ConicProgram, ControllerConfig, DRSLayer, RCDRSLayer, State
 from rcdrs.cones import Nonneg
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.readout import readout
-from rcdrs.solver.step import rollout
 
 CORE = (1.6, 3.0)
 DEPTH = 5

@@ -8,10 +8,11 @@ from conftest import random_tensor, small_cone, solved_program, times
 
 from rcdrs.cones import Box, Nonneg
 from rcdrs.layer import RCDRSLayer
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.fused import Transition
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import diagnose, errors
-from rcdrs.solver.step import State, rollout, step
+from rcdrs.solver.step import State, step
 
 BATCH, M, N = 3, 4, 14
 

@@ -8,10 +8,10 @@ import torch
 from conftest import random_tensor, solved_program
 
 from rcdrs.cones import Nonneg
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.fused import EPSILON_C
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import diagnose, errors, readout
-from rcdrs.solver.step import rollout
 
 each_kind = pytest.mark.parametrize("shared", [True, False], ids=["shared A", "A per instance"])
 # A handful of float64 operations, and a least-squares solve of condition below 100.

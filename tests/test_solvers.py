@@ -15,9 +15,9 @@ from scipy.optimize import linprog
 
 from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.experiments.synthetic.instances import CASES, generate
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import readout
-from rcdrs.solver.step import rollout
 
 ROWS = 2
 SMALL = [name for name in CASES if name.endswith("small")]

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.fused import EPSILON_C
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import readout
-from rcdrs.solver.step import State, rollout, step
+from rcdrs.solver.step import State, step
 
 seeds = st.integers(0, 10**6)
 alphas = st.floats(0.05, 1.95)

@@ -14,9 +14,10 @@ from conftest import every_cone, random_tensor, small_cone, solved_program, time
 
 from rcdrs.cones import Box, Nonneg
 from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.fused import Transition
 from rcdrs.solver.problem import ConicProgram
-from rcdrs.solver.step import State, check_action, rollout, step
+from rcdrs.solver.step import State, check_action, step
 
 HARD = ["socp-hard", "mixed-hard", "qp-hard"]
 # Tens of steps of well-scaled float64 arithmetic.
@@ -284,7 +285,7 @@ MEMORY = """
 import gc, json, re, torch
 from rcdrs.cones import Product, Nonneg, SecondOrder
 from rcdrs.solver.problem import ConicProgram
-from rcdrs.solver.step import rollout
+from rcdrs.rollout.fixed import rollout
 torch.set_num_threads(1)
 gc.disable()
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rcdrs.cones import Cone
 from rcdrs.layer import DRSLayer
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import Errors, errors
-from rcdrs.solver.step import rollout
 
 
 class Labelled(Protocol):

@@ -79,7 +79,9 @@ class PDHGLayer(SolverLayer):
         )
         actions = torch.stack(trace, dim=-2).expand(program.batch, depth, 3)
         state = State(z, z, torch.zeros_like(z))
-        return Solution(program, state, seen, actions, lambda: diagnose(program, z, s, dual))
+        return Solution(
+            program, state, actions, lambda: seen, lambda: diagnose(program, z, s, dual)
+        )
 
 
 def build(A: Tensor, cone: Cone, depth: int, core: tuple[float, float]) -> PDHGLayer:

@@ -74,6 +74,12 @@ class ActionMap(nn.Module):
         action, alpha, beta = _Admit.apply(raw.mT, previous.mT, *limits, radius)
         return action.mT, alpha, beta
 
+    def radii(self, depth: int) -> Tensor:
+        """The radius of each step, (depth, 3); infinite without an envelope."""
+        envelope = self.envelope
+        steps = [envelope.radius(k) if envelope else math.inf for k in range(depth)]
+        return torch.tensor(steps, dtype=torch.float64).unsqueeze(1) * self.radius_scale
+
     def raw_core(self) -> Tensor:
         """The raw coordinates whose action is the core."""
         if self.envelope is not None:

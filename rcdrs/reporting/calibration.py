@@ -12,8 +12,8 @@ from rcdrs.baselines.grid_drs import select_core
 from rcdrs.controller import BASE_ACTION
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
 from rcdrs.reporting.paper_values import paper_values
+from rcdrs.rollout.fixed import rollout
 from rcdrs.solver.readout import readout
-from rcdrs.solver.step import rollout
 
 #: The paper's name of each family that has classical rows; its tables show the hard scale.
 BENCHMARKS = {"socp": "SOCP", "mixed": "Mixed cone"}

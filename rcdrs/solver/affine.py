@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from copy import copy as shallow
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from rcdrs.kernels import first_order
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def kept() -> Iterator[None]:
     """What later calls use again is made of normal tensors, also inside of inference mode."""
     if not torch.is_inference_mode_enabled():
         yield
@@ -26,6 +28,10 @@ def _kept() -> Iterator[None]:
 def _version(A: Tensor) -> int | None:
     """Grows with every change in place; tensors of inference mode do not count theirs."""
     return None if A.is_inference() else A._version
+
+
+#: What was factored, as long as somebody has it.
+_KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 class AffineSet:
@@ -49,7 +55,7 @@ class AffineSet:
     identity in value and carries the first-order change of the basis.
     """
 
-    @_kept()
+    @kept()
     def __init__(self, A: Tensor) -> None:
         self.A, self._version = A, _version(A)
         self.batched = A.ndim == 3
@@ -79,10 +85,25 @@ class AffineSet:
             self.G = G.to(A.dtype)
         else:
             self.V = (Vh.mT * kept.unsqueeze(-2)).to(A.dtype).contiguous()
+            _KNOWN[A] = ref(self)
+        #: S and its inverse as batch-last factors: (rank, 1) or (rank, batch).
+        self.scale, self.inverse_scale = (
+            t.mT if self.batched else t.unsqueeze(-1) for t in (self.S, self.S_inverse)
+        )
+        self.null = self._null()
 
-    @cached_property
-    @_kept()
-    def null(self) -> Tensor | None:
+    @classmethod
+    def known(cls, A: Tensor, copy: Tensor) -> AffineSet:
+        """The factorisation of `copy`, which holds the same numbers as A: that of A where there is
+        one already."""
+        found = _KNOWN[A]() if A in _KNOWN else None
+        if found is None or not found.is_of(A):
+            return cls(copy)
+        mine = shallow(found)
+        mine.A, mine._version = copy, _version(copy)
+        return mine
+
+    def _null(self) -> Tensor | None:
         """An orthonormal basis of the kernel of a shared A, (n, n - rank), where it is thin.
 
         Two products with it and one with V are then cheaper than two with V.
@@ -96,17 +117,6 @@ class AffineSet:
     def is_of(self, A: Tensor) -> bool:
         """Is this the factorisation of A as it is now?"""
         return self.A is A and self._version == _version(A) is not None
-
-    @cached_property
-    @_kept()
-    def scale(self) -> Tensor:
-        """S as a batch-last factor: (rank, 1) or (rank, batch)."""
-        return self.S.mT if self.batched else self.S.unsqueeze(-1)
-
-    @cached_property
-    @_kept()
-    def inverse_scale(self) -> Tensor:
-        return self.S_inverse.mT if self.batched else self.S_inverse.unsqueeze(-1)
 
     def target(self, b: Tensor) -> Tensor:
         """``d``, the coordinates every point of the set has: (m, batch) -> (rank, batch)."""

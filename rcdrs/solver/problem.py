@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from rcdrs.cones import Cone
 from rcdrs.cones.base import check_cone, check_tensor, kind_of
-from rcdrs.kernels import autocasts
+from rcdrs.kernels import autocasts, transformed
 from rcdrs.solver.affine import AffineSet
 
 
@@ -37,6 +38,26 @@ class ConicProgram:
 
     def __post_init__(self) -> None:
         check_matrix(self.A, self.cone)
+        self._check_shapes()
+        self.check_numbers()
+
+    @classmethod
+    def factored(cls, affine: AffineSet, b: Tensor, c: Tensor, cone: Cone) -> Self:
+        """The program of an A that was checked when it was factored.
+
+        Its numbers are checked by whoever takes them up: the compiled pass, or `check_numbers`.
+        """
+        program = cls.__new__(cls)
+        program.__dict__.update(A=affine.A, b=b, c=c, cone=cone, Q=None, _affine=affine)
+        program._check_shapes()
+        return program
+
+    def check_numbers(self) -> None:
+        """An error if b or c is not finite."""
+        check_numbers("b", self.b)
+        check_numbers("c", self.c)
+
+    def _check_shapes(self) -> None:
         m, n = self.A.shape[-2:]
         check_vectors("b", self.b, m, "m", "rows of A", self.A)
         check_vectors("c", self.c, n, "n", "columns of A", self.A)
@@ -64,7 +85,7 @@ class ConicProgram:
         Where A requires a gradient each use is a new node of its graph.
         """
         kept: AffineSet | None = self.__dict__.get("_affine")
-        if kept is not None and kept.is_of(self.A):
+        if kept is not None and (torch.compiler.is_compiling() or kept.is_of(self.A)):
             return kept
         affine = AffineSet(self.A)
         if not self.A.requires_grad:
@@ -74,6 +95,12 @@ class ConicProgram:
     def gradient(self, x: Tensor) -> Tensor:
         """Of the objective at x, (batch, n)."""
         return self.c if self.Q is None else torch.addcmul(self.c, self.Q, x)
+
+    def with_vectors(self, b: Tensor, c: Tensor) -> Self:
+        """The same program for another b and c of the same shape, unchecked."""
+        program = copy(self)
+        program.__dict__.update(b=b, c=c)
+        return program
 
     def with_affine(self, affine: AffineSet) -> Self:
         """The same program, reusing a factorisation of the same A."""
@@ -97,6 +124,8 @@ def as_numbers(name: str, value: Any, like: Tensor | None = None) -> Tensor:
     gradients need it.
     """
     if isinstance(value, Tensor):
+        if torch.compiler.is_compiling():
+            return value
         if like is not None and value.dtype in (torch.bfloat16, torch.float16):
             value = value.to(like.dtype) if autocasts(value.device) else value
         return (
@@ -153,7 +182,7 @@ def check_vectors(name: str, x: Tensor, size: int, symbol: str, meaning: str, A:
             f"{name} has shape {tuple(x.shape)}, expected (batch, {symbol}) with "
             f"{symbol} = {size} {meaning}."
         )
-    check_numbers(name, x)
+    check_dtype(name, x)
     if x.dtype != A.dtype:
         raise TypeError(f"{name} has dtype {x.dtype}, expected {A.dtype}, the dtype of A.")
     if x.device != A.device:
@@ -176,10 +205,15 @@ def check_quadratic(Q: Tensor, c: Tensor) -> None:
         raise ValueError("Q has negative entries, expected a convex objective.")
 
 
-def check_numbers(name: str, x: Tensor) -> None:
+def check_dtype(name: str, x: Tensor) -> None:
     if x.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} has dtype {x.dtype}, expected torch.float32 or torch.float64.")
-    if x.device.type == "meta":
+
+
+def check_numbers(name: str, x: Tensor) -> None:
+    """An error unless x is finite; inside of a trace or transform there are no numbers to see."""
+    check_dtype(name, x)
+    if x.device.type == "meta" or transformed():
         return
     bad = ~torch.isfinite(x.detach())
     if bool(bad.any()):

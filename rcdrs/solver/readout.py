@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcdrs.solver.fused import EPSILON_C
+from rcdrs.solver.fused import EPSILON_C, Observation
 from rcdrs.solver.problem import ConicProgram
-from rcdrs.solver.step import Action
+from rcdrs.solver.step import Action, State
 
 
 class Readout(NamedTuple):
@@ -43,6 +43,15 @@ def readout(program: ConicProgram, z: Tensor, u: Tensor, beta: Action) -> Readou
     gradient = program.gradient(z)
     s = -u * ((_norm(gradient) + EPSILON_C) / beta).unsqueeze(-1)
     return diagnose(program, z, s, program.affine.multiplier((gradient - s).mT).mT)
+
+
+def observe(program: ConicProgram, state: State, moved: Tensor) -> Observation:
+    """What a controller sees of a state that the last step moved by `moved`."""
+    x, z, _ = state
+    objective = _dot(program.c, z)
+    if program.Q is not None:
+        objective = objective + _dot(program.Q * z, z) / 2
+    return Observation(_norm(x - z), residual(program, z), moved, _norm(z), objective)
 
 
 def diagnose(program: ConicProgram, z: Tensor, s: Tensor, y: Tensor) -> Readout:
@@ -97,9 +106,14 @@ def objective(program: ConicProgram, x: Tensor) -> Tensor:
 
 def equality(program: ConicProgram, z: Tensor) -> Tensor:
     """``|A z - b| / (1 + |b|)``: r_p and Eq of the paper."""
+    return residual(program, z) / (1 + _norm(program.b))
+
+
+def residual(program: ConicProgram, z: Tensor) -> Tensor:
+    """``|A z - b|``."""
     A, b = program.A, program.b
     Az = (A @ z.unsqueeze(-1)).squeeze(-1) if A.ndim == 3 else z @ A.mT
-    return _norm(Az - b) / (1 + _norm(b))
+    return _norm(Az - b)
 
 
 def _norm(x: Tensor) -> Tensor:

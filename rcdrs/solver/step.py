@@ -1,4 +1,8 @@
-"""The splitting state, one step of eq. (4), and fixed-depth rollouts: pure functions."""
+"""The splitting state and one step of eq. (4), as the paper writes them.
+
+`fused.Transition` is the same step for every device, and `rcdrs.rollout` the whole rollout in one
+compiled pass; `tests/test_rollout.py` and `tests/test_transition.py` hold them to this form.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones.base import check_tensor, kind_of
-from rcdrs.solver.fused import EPSILON_C, Columns, Transition
+from rcdrs.solver.fused import EPSILON_C, Columns
 from rcdrs.solver.problem import ConicProgram, as_numbers, check_numbers
 
 
@@ -45,7 +49,7 @@ def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> St
     Arguments
         alpha, beta: numbers, or one per instance (batch,); alpha in (0, 2), beta > 0.
 
-    `rollout` computes the same numbers faster; this is its definition, and what it is
+    `rcdrs.rollout` computes the same numbers faster; this is its definition, and what it is
     tested against.
     """
     state = check_state(program, state)
@@ -58,25 +62,6 @@ def step(program: ConicProgram, state: State, alpha: Action, beta: Action) -> St
     z = program.cone.project(relaxed + state.u)
     u = state.u + relaxed - z
     return State(x, z, u)
-
-
-def rollout(
-    program: ConicProgram, alpha: Action, beta: Action, depth: int, start: State | None = None
-) -> State:
-    """`depth` steps with fixed (alpha, beta), numbers or one per instance, from `start` or zero.
-
-    Differentiable in b, c, A, alpha and beta.  Without gradients its memory does not grow
-    with the depth.
-    """
-    alpha, beta = check_action(program, alpha, beta)
-    transition = Transition(program)
-    columns = transition.start()
-    if start is not None:
-        start = check_state(program, start)
-        columns = transition.start(start.z, start.u)
-    for _ in range(check_depth(depth)):
-        columns, _ = transition(columns, alpha, beta)
-    return State.of(columns)
 
 
 def check_action(program: ConicProgram, alpha: Action, beta: Action) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from rcdrs.cones import Cone
 from rcdrs.experiments.dispatch.metrics import DispatchLoss
 from rcdrs.experiments.dispatch.model import DispatchProgram
 from rcdrs.layer import SolverLayer
-from rcdrs.solver.step import rollout
+from rcdrs.rollout.fixed import rollout
 
 #: The pair of F-DRS, which the paper does not give: no relaxation, unit drive.
 FIXED_CORE = (1.0, 1.0)

@@ -21,7 +21,7 @@ from rcdrs.experiments.dispatch.trace import trace
 from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, reading
 from rcdrs.layer import Solution, SolverLayer
-from rcdrs.solver.step import rollout
+from rcdrs.rollout.fixed import rollout
 from rcdrs.training.loop import Lesson, Recipe
 from rcdrs.training.losses import LogKKTLoss
 

@@ -1,0 +1,1 @@
+"""The rollout as one compiled pass on the CPU: K steps with their controller, and back."""
