@@ -278,7 +278,7 @@ def test_gru_is_that_of_torch():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoder": "transformer"}, "'transformer', expected gru, lstm, mlp, schedule"),
+        ({"encoder": "transformer"}, "'transformer', expected gru, lstm, mlp, direct, schedule"),
         ({"features": ("con", "dual")}, "'dual', expected con, eq, dz, obj, dobj, rho, alpha"),
         ({"controls": ("gamma",)}, "'gamma', expected rho, alpha, beta"),
         ({"features": ()}, "features is empty, expected some of con, eq"),

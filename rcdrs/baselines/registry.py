@@ -1,4 +1,4 @@
-"""Every method of the paper by name, behind one interface."""
+"""Every method by name, the paper's and ours, behind one interface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 
 from torch import Tensor
 
-from rcdrs.baselines import aa_drs, fixed_drs, grid_drs, layerwise_drs, learned_pdhg, spectral_admm
+from rcdrs.baselines import (
+    aa_drs,
+    fixed_drs,
+    grid_drs,
+    layerwise_drs,
+    learned_pdhg,
+    light,
+    spectral_admm,
+)
 from rcdrs.cones import Cone
 from rcdrs.controller import ControllerConfig
 from rcdrs.layer import RCDRSLayer, SolverLayer
@@ -59,6 +67,7 @@ METHODS = {
         Method("Layerwise-DRS", changes=layerwise_drs.CHANGES),
         Method("RCDRS-Env"),
         Method("RCDRS-NoEnv", changes={"envelope": None}),
+        Method("RCDRS-Light", changes=light.CHANGES),
     )
 }
 

@@ -13,7 +13,7 @@ PREVIOUS = ("rho", "alpha", "beta")
 TIME = ("elapsed", "left")
 FEATURES = RESIDUAL + PREVIOUS + TIME
 CONTROLS = ("rho", "alpha", "beta")
-ENCODERS = ("gru", "lstm", "mlp")
+ENCODERS = ("gru", "lstm", "mlp", "direct")
 #: Not an encoder: one learned action a step, the same for every instance.
 SCHEDULE = "schedule"
 #: (rho_0, alpha_0, beta_0) before recentring at the validation-selected core; also F-DRS.
@@ -79,11 +79,13 @@ class ControllerConfig:
     """Everything the ablations swap.  The default is RCDRS-Env; ``envelope=None`` is RCDRS-NoEnv.
 
     Arguments
-        encoder: "gru", "lstm", "mlp" or "schedule" (open loop, layer by layer).
+        encoder: "gru", "lstm", "mlp", "direct" (none: the head sees the features themselves) or
+            "schedule" (open loop, layer by layer).
         hidden: width of encoder and head.
         features: the features it sees, from `FEATURES`.
         controls: the variables it sets, from `CONTROLS`; the others stay at the core.
         envelope, growth: the safeguards, or None without them.
+        scheduled: learn a schedule, too, and let the encoder correct it.
     """
 
     encoder: str = "gru"
@@ -93,8 +95,11 @@ class ControllerConfig:
     envelope: Envelope | None = field(default_factory=Envelope)
     growth: Growth | None = field(default_factory=Growth)
     ranges: Ranges = field(default_factory=Ranges)
+    scheduled: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.scheduled, bool):
+            raise TypeError(f"scheduled is {self.scheduled!r}, expected True or False.")
         _check_names("encoder", [self.encoder], [*ENCODERS, SCHEDULE])
         _check_names("features", self.features, FEATURES)
         _check_names("controls", self.controls, CONTROLS)
@@ -109,7 +114,11 @@ class ControllerConfig:
                 raise TypeError(f"{name} is {value!r}, expected {expected}.")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain values; `scheduled` only where it is set, as files from before do not have it."""
+        values = asdict(self)
+        if not self.scheduled:
+            del values["scheduled"]
+        return values
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> ControllerConfig:

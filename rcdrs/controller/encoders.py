@@ -115,15 +115,25 @@ class MLP(nn.Module):
         return self.net(phi), None
 
 
-ENCODERS: dict[str, type[nn.Module]] = {"gru": GRU, "lstm": LSTM, "mlp": MLP}
+class Direct(nn.Module):
+    """The features as they are: no weights and no memory."""
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+
+    def forward(self, phi: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        return phi, None
+
+
+ENCODERS: dict[str, type[nn.Module]] = {"gru": GRU, "lstm": LSTM, "mlp": MLP, "direct": Direct}
 
 
 class Head(nn.Module):
     """The two-layer control head; its output is `start` until training moves it."""
 
-    def __init__(self, hidden: int, start: Tensor) -> None:
+    def __init__(self, inputs: int, hidden: int, start: Tensor) -> None:
         super().__init__()
-        self.first, self.last = nn.Linear(hidden, hidden), nn.Linear(hidden, len(start))
+        self.first, self.last = nn.Linear(inputs, hidden), nn.Linear(hidden, len(start))
         with torch.no_grad():
             self.last.weight.zero_()
             self.last.bias.copy_(start)

@@ -26,9 +26,14 @@ class Controller(nn.Module):
         start = self.map.raw_core()
         if config.encoder == SCHEDULE:
             self.schedule = nn.Parameter(start.repeat(depth, 1))
-        else:
-            self.encoder = ENCODERS[config.encoder](len(config.features), config.hidden)
-            self.head = Head(config.hidden, start)
+            return
+        features = len(config.features)
+        self.encoder = ENCODERS[config.encoder](features, config.hidden)
+        if config.scheduled:
+            self.schedule = nn.Parameter(start.repeat(depth, 1))
+            start = torch.zeros_like(start)
+        inputs = features if config.encoder == "direct" else config.hidden
+        self.head = Head(inputs, config.hidden, start)
 
     def forward(
         self,
@@ -50,6 +55,8 @@ class Controller(nn.Module):
             phi = features(transition, seen, before, previous, self.map.base, k, depth, kept)
             hidden, memory = self.encoder(phi, memory)
             raw = self.head(hidden)
+            if self.config.scheduled:
+                raw = raw + self.schedule[min(k, len(self.schedule) - 1)]
         action, alpha, beta = self.map(raw, previous, k)
         return action, (alpha, beta), memory
 

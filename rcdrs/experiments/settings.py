@@ -53,7 +53,7 @@ Name = Annotated[str, Field(pattern="^[a-z_]+$", max_length=40)]
 Family = Annotated[str, Field(pattern="^[a-z]+$", max_length=40)]
 Printable = Annotated[str, AfterValidator(_printable)]
 Scale = Literal["small", "medium", "hard"]
-Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
+Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"]
 
 
 class Section(BaseModel):
@@ -73,6 +73,10 @@ class Section(BaseModel):
     def but(self, **changes: Any) -> Self:
         """The same with other values, which are not checked again."""
         return self.model_copy(update=changes)
+
+
+#: Written only where it is set: what does not have it stays what it was.
+IF_SET = Field(exclude_if=lambda value: not value)
 
 
 class Sizes(Section):
@@ -126,6 +130,7 @@ class Controller(Section):
     ranges: RangesSection = RangesSection()
     envelope: EnvelopeSection = EnvelopeSection()
     growth: GrowthSection = GrowthSection()
+    scheduled: Annotated[bool, IF_SET] = Standard.scheduled
 
 
 class Schedule(Section):
@@ -134,6 +139,8 @@ class Schedule(Section):
     epochs: Natural
     batch: Count
     learning_rate: Positive
+    #: Of single methods, in its place.
+    rates: Annotated[dict[str, Positive], IF_SET] = {}
     weight_decay: Weight
     clip: Positive
     #: Cosine decay of the learning rate, down to the share `final` of it.
