@@ -15,7 +15,7 @@ from torch import Tensor
 from rcdrs.baselines.registry import METHODS
 from rcdrs.controller import ControllerConfig
 from rcdrs.experiments.synthetic.instances import Case, find_case, generate
-from rcdrs.layer import RCDRSLayer
+from rcdrs.layer import RCDRSLayer, SolverLayer
 from rcdrs.solver.fused import Transition
 from rcdrs.solver.problem import ConicProgram
 
@@ -25,8 +25,10 @@ def bench(options: argparse.Namespace) -> None:
     if options.what == "step":
         batch = options.batch or 1000
         rows = [bench_step(options.case, options.depth, batch, options.controller)]
-    else:
+    elif options.what == "solve":
         rows = bench_solve(options.case, options.depth, options.batch or 400)
+    else:
+        rows = bench_layer(options.case, options.depth)
     for row in rows:
         print(json.dumps(row))
 
@@ -84,6 +86,53 @@ def bench_solve(case: str, depth: int, batch: int) -> list[dict[str, Any]]:
     ]
 
 
+#: Calls that are timed together, by batch: enough to measure a tenth of a millisecond.
+CALLS = {1: 100, 32: 20, 400: 2}
+
+
+def bench_layer(case: str, depth: int, repeats: int = 15) -> list[dict[str, Any]]:
+    """A layer called as users call it, without gradients: milliseconds a call, the controllers over
+    the fixed core of the same depth, and step by step over the compiled pass."""
+    sizes = {"train": 1, "validation": 1, "test": max(CALLS)}
+    data = generate(case, seed=0, sizes=sizes)
+    names = ("Grid-DRS", "RCDRS-Light", "RCDRS-Env")
+    layers = [METHODS[name].build(data.A, data.case.cone, depth, (1.6, 1.0)) for name in names]
+
+    def inference(layer: SolverLayer, batch: int, compiled: bool) -> Callable[[], None]:
+        program = data.test.program[:batch]
+        b, c = (program.b, program.c) if batch > 1 else (program.b[0], program.c[0])
+
+        @torch.no_grad()
+        def called() -> None:
+            for _ in range(CALLS[batch]):
+                _ = layer(b, c).x
+
+        @torch.no_grad()
+        def step_by_step() -> None:
+            _ = layer.run(program, depth, None).x
+
+        return called if compiled else step_by_step
+
+    rows = []
+    for batch in CALLS:
+        runs = [inference(layer, batch, way) for way in (True, False) for layer in layers]
+        times = _interleaved(runs, repeats)
+        fast, slow = [ms / CALLS[batch] for ms in times[: len(names)]], times[len(names) :]
+        for name, ms, stepwise in zip(names, fast, slow, strict=True):
+            rows.append(
+                {
+                    "case": case,
+                    "depth": depth,
+                    "batch": batch,
+                    "method": name,
+                    "ms": round(ms, 4),
+                    "over_fixed": round(ms / fast[0], 3),
+                    "stepwise_over_it": round(stepwise / ms, 2),
+                }
+            )
+    return rows
+
+
 def _rollout(program: ConicProgram, depth: int) -> Callable[[], None]:
     alpha = torch.full((depth, program.batch), 1.6, requires_grad=True)
     beta = torch.full((depth, program.batch), 1.0, requires_grad=True)
@@ -101,7 +150,9 @@ def _rollout(program: ConicProgram, depth: int) -> Callable[[], None]:
 
 
 def _controlled(program: ConicProgram, depth: int, encoder: str) -> Callable[[], None]:
-    layer = RCDRSLayer(program.A, program.cone, depth, controller=ControllerConfig(encoder))
+    changes = METHODS["RCDRS-Light"].changes if encoder == "light" else {"encoder": encoder}
+    config = ControllerConfig.from_dict(changes)
+    layer = RCDRSLayer(program.A, program.cone, depth, controller=config)
     weights = tuple(layer.parameters())
 
     def run() -> None:

@@ -344,14 +344,16 @@ def _parser() -> argparse.ArgumentParser:
     told = "for results of COMMIT, which are used again"
     sub.add_argument("--keep", type=Path, metavar="FOLDER", help=told)
 
-    sub = computing("bench", "bench.bench", "time a rollout against its floor, or all inference")
-    sub.add_argument("what", choices=("step", "solve"))
+    sub = computing("bench", "bench.bench", "time a rollout against its floor, or inference")
+    sub.add_argument("what", choices=("step", "solve", "layer"))
     sub.add_argument("--case", default="mixed-hard")
     sub.add_argument("--depth", type=_positive, default=20)
     sub.add_argument(
-        "--batch", type=_positive, help="instances (default: 1000 for step, 400 for solve)"
+        "--batch",
+        type=_positive,
+        help="instances (default: 1000 for step, 400 for solve; not layer)",
     )
-    sub.add_argument("--controller", help="also run this encoder in every step: gru, lstm, mlp")
+    sub.add_argument("--controller", help="of step: also run gru, lstm, mlp or light")
 
     sub = computing("calibrate", "results.calibrate", "compare the classical rows with the paper's")
     sub.add_argument("families", nargs="*", default=["socp", "mixed"])
