@@ -51,13 +51,13 @@ def build(name, program, depth=DEPTH):
 # One interface
 
 
-def test_methods_are_those_of_the_paper():
+def test_methods_are_those_of_the_paper_and_a_light_one():
     classical, learned = (
         [name for name, method in METHODS.items() if method.learned == kind]
         for kind in (False, True)
     )
     assert classical == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS"]
-    assert learned == ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
+    assert learned == ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"]
 
 
 def test_unknown_method_lists_the_known_ones():

@@ -146,7 +146,7 @@ def test_a_compiled_layer_still_refuses_what_it_cannot_take(layer):
         fast(B, bad)
     with pytest.raises(Exception, match=r"has dtype torch\.float32, expected torch\.float64"):
         fast(B.float(), C.float())
-    with pytest.raises(Exception, match=r"b has shape \(5, 4\), expected"):
+    with pytest.raises(Exception, match=r"b has shape .* expected \(batch, m\)"):
         fast(B[:, :4], C)
 
 

@@ -132,11 +132,8 @@ class Experiment:
         return self._written(self.config.recipes, run)
 
     def _written(self, recipes: Any, run: Run) -> Plain:
-        """As it is for the run's method."""
         self.check(run)
-        recipe: Plain = getattr(recipes, run.recipe).plain()
-        rates = recipe.pop("rates", {})
-        return recipe | {"learning_rate": rates.get(run.method, recipe["learning_rate"])}
+        return getattr(recipes, run.recipe).plain()
 
     def solver(self, run: Run) -> Plain:
         """What makes its solver besides instances, core and weights."""

@@ -139,8 +139,6 @@ class Schedule(Section):
     epochs: Natural
     batch: Count
     learning_rate: Positive
-    #: Of single methods, in its place.
-    rates: Annotated[dict[str, Positive], IF_SET] = {}
     weight_decay: Weight
     clip: Positive
     #: Cosine decay of the learning rate, down to the share `final` of it.
