@@ -304,6 +304,17 @@ def test_where_nothing_can_be_compiled_one_warning_and_the_same_results(monkeypa
     torch.testing.assert_close(found, usual, **CLOSE)
 
 
+def test_where_nothing_can_be_kept_there_is_a_warning(monkeypatch):
+    assert run.is_kept()
+    run.works.cache_clear()
+    monkeypatch.setattr(run, "is_kept", lambda: False)
+    try:
+        with pytest.warns(RuntimeWarning, match="every process compiles it again: .*NUMBA_CACHE"):
+            assert run.works(torch.float64, False)
+    finally:
+        run.works.cache_clear()
+
+
 def test_somebody_who_waits_for_the_compiler_is_told(monkeypatch, capsys):
     run.works.cache_clear()
     monkeypatch.setattr(run, "PATIENCE", 0.01)

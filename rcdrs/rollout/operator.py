@@ -47,6 +47,7 @@ NO_FORWARD = (
 )
 #: Gradients of the weights are summed in so many groups of tiles, each in the order of its tiles.
 GROUPS = 32
+REAL = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 #: How many tensors weights, problem, policy and extras are.
@@ -140,13 +141,16 @@ def _rollout(*arguments: Any) -> tuple[Tensor, ...]:
     *given, save = arguments
     inputs = Inputs(*given)
     shape = inputs.shape
-    out = _outputs(inputs, shape, save)
+    *rest, _ = _outputs(inputs, shape, save=False)
     lanes, tiles, numbers = _buffers(len(inputs.b), shape, save)
+    # By numpy, which asks for huge pages: else a third of the time would be page faults.
+    tape = np.empty(tiles * numbers if save else 0, REAL[inputs.c.dtype])
+    out = (*rest, torch.from_numpy(tape))
     places = shape.depth + 1 if save else 2
     starts = shape.starts(places, lanes)
     problem, policy, weights, extras = _constants(inputs, shape)
     b, c, z0, u0, actions = _numpy(inputs[:5])
-    *results, tape = [t.numpy() for t in out]
+    results = [t.numpy() for t in rest]
 
     def run(first: int, last: int) -> int:
         buffers = tape.reshape(-1, numbers) if save else np.empty((1, numbers), c.dtype)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from numba.core.caching import NullCache
 from torch import Tensor, nn
 
 from rcdrs.cones import Box, Cone, Nonneg
@@ -17,6 +18,7 @@ from rcdrs.controller.config import FEATURES
 from rcdrs.controller.encoders import ENCODERS
 from rcdrs.controller.policy import Controller
 from rcdrs.kernels import ARITHMETIC, transformed
+from rcdrs.rollout import passes
 from rcdrs.rollout.layout import DIRECT, GIVEN, GRU, KINDS, MLP, SCHEDULE
 from rcdrs.rollout.operator import Inputs, Kept, roll
 from rcdrs.rollout.projection import factors, parts
@@ -283,7 +285,19 @@ def works(dtype: torch.dtype, learns: bool) -> bool:
         return False
     finally:
         told.cancel()
+    if not is_kept():
+        warnings.warn(
+            "the compiled solver cannot be kept, so that every process compiles it again: name a "
+            "folder that can be written to in NUMBA_CACHE_DIR",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return True
+
+
+def is_kept() -> bool:
+    """Is there a folder for what is compiled?"""
+    return not isinstance(passes.forward._cache, NullCache)
 
 
 def _smallest(dtype: torch.dtype, learns: bool) -> None:
