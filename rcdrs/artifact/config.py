@@ -112,7 +112,30 @@ def check(written: Plain) -> Config:
     }
     config = checked(model(), filled)
     _check_families(config)
+    for name in config.universes:
+        universe(config, name)
     return config
+
+
+#: What a universe may change, beside the sections of experiments.
+CHANGED = ("seeds", "sampling", "recipes", "rates")
+
+
+def universe(config: Config, name: str) -> Config:
+    """The configuration of another reading of the protocol: what it changes, over all the rest."""
+    changes = config.universes.get(name)
+    if changes is None:
+        known = ", ".join(config.universes) or "none, as the configuration has no universes"
+        raise ConfigError(f"unknown universe {name!r}, expected one of {known}")
+    allowed = (*CHANGED, *experiments())
+    if unknown := [key for key in changes if key not in allowed]:
+        raise ConfigError(
+            f"universes.{name}: unknown key {unknown[0]!r}, expected {', '.join(allowed)}"
+        )
+    try:
+        return check(merge(config.but(universes={}).plain(), changes))
+    except ConfigError as error:
+        raise ConfigError(f"universes.{name}: {error}") from None
 
 
 def checked(section: type[S], written: Plain, whole: type[Section] | None = None) -> S:

@@ -13,17 +13,18 @@ from rcdrs.experiments.base import experiments
 
 #: Where each kind of result is kept in the folder of a run.
 PATHS = {
-    "instances": "instances/{case}-{seed}.npz",
-    "cores": "cores/{case}-{seed}-K{K}.json",
-    "references": "references/{case}-{seed}.npz",
-    "checkpoints": "checkpoints/{recipe}/{method}/{case}-{seed}-K{K}.pt",
-    "rows": "{experiment}/{case}-{seed}-K{K}/{method}@{recipe}.csv",
-    "times": "timing/{case}-{seed}.csv",
-    "traces": "traces/{case}-{seed}-K{K}.csv",
+    "instances": "{within}instances/{case}-{seed}.npz",
+    "cores": "{within}cores/{case}-{seed}-K{K}.json",
+    "references": "{within}references/{case}-{seed}.npz",
+    "checkpoints": "{within}checkpoints/{recipe}/{method}/{case}-{seed}-K{K}.pt",
+    "rows": "{within}{experiment}/{case}-{seed}-K{K}/{method}@{recipe}.csv",
+    "times": "{within}timing/{case}-{seed}.csv",
+    "traces": "{within}traces/{case}-{seed}-K{K}.csv",
 }
-SETTING = "{experiment}/{case}-{seed}-K{K}.csv"
+SETTING = "{within}{experiment}/{case}-{seed}-K{K}.csv"
 #: What may stand in each place: also the constraints of the workflow's wildcards.
 PARTS = {
+    "within": "(universes/[a-z_]+/)?",
     "experiment": "[a-z]+",
     "case": "[a-z]+(-[a-z]+)?",
     "seed": "[0-9]+",
@@ -47,10 +48,17 @@ class Key:
     K: int = 0
     method: str = ""
     recipe: str = "paper"
+    #: Another reading of the protocol; none is the configuration as it stands.
+    universe: str = ""
 
     def path(self) -> str:
         """Below the folder of a run, as ``synthetic/socp-hard-0-K20/RCDRS-Env@paper.csv``."""
-        return PATHS[self.kind].format(**vars(self))
+        return PATHS[self.kind].format(within=self.within, **vars(self))
+
+    @property
+    def within(self) -> str:
+        """The folder of its universe."""
+        return f"universes/{self.universe}/" if self.universe else ""
 
     def __str__(self) -> str:
         return self.path()
@@ -70,14 +78,16 @@ class Key:
 
     def released(self) -> str:
         """Below the folder of a release, which keeps the rows of a setting in one file."""
-        return (SETTING if self.kind == "rows" else PATHS[self.kind]).format(**vars(self))
+        pattern = SETTING if self.kind == "rows" else PATHS[self.kind]
+        return pattern.format(within=self.within, **vars(self))
 
     @staticmethod
     def of_row(row: Mapping[Any, Any]) -> Key:
         """The key of a line of a seed-level CSV."""
         case = row["family"] if row["scale"] == "-" else f"{row['family']}-{row['scale']}"
         names = (str(row["experiment"]), str(case), int(str(row["seed"])), int(str(row["K"])))
-        return Key("rows", *names, str(row["method"]), recipe_of(str(row["recipe"])))
+        run = (str(row["method"]), recipe_of(str(row["recipe"])))
+        return Key("rows", *names, *run, str(row.get("universe", "")))
 
 
 def recipe_of(written: str) -> str:
@@ -97,13 +107,15 @@ def parse(path: str) -> dict[str, Any]:
             numbers = {
                 name: int(x) for name, x in found.groupdict().items() if name in ("seed", "K")
             }
-            return {"kind": kind} | found.groupdict() | numbers
+            within = found["within"].removeprefix("universes/").removesuffix("/")
+            places = found.groupdict() | numbers | {"kind": kind, "universe": within}
+            return {name: value for name, value in places.items() if name != "within"}
     raise ValueError(f"{path} is no result of a run, expected one of {', '.join(PATHS.values())}.")
 
 
 def parse_end(path: Path) -> dict[str, Any]:
     """The same of a file anywhere that is called as a result; nothing of one that is not."""
-    for count in (4, 3, 2):
+    for count in (6, 5, 4, 3, 2):  # the longest first: a universe has folders of its own
         with suppress(ValueError):
             places = parse("/".join(path.absolute().parts[-count:]))
             if places.get("experiment", "synthetic") in experiments():

@@ -14,7 +14,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rcdrs.artifact.config import PAPER, Config, ConfigError, check, check_size, load, typed
+from rcdrs.artifact.config import (
+    PAPER,
+    Config,
+    ConfigError,
+    check,
+    check_size,
+    load,
+    typed,
+    universe,
+)
 from rcdrs.artifact.digest import settings_digest, stage_digest
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.manifest import RELEASED, Released
@@ -93,8 +102,26 @@ class Plan:
         """The key of a kind of result; the experiment is that of the case, or of the variant."""
         names = {"K": int(more.get("K", 0)), "method": more.get("method", "")}
         names["recipe"] = more.get("recipe", "paper")
-        experiment = more.get("experiment") or self._experiment(case, names["method"])
+        names["universe"] = more.get("universe", "")
+        own = self.within(names["universe"])
+        experiment = more.get("experiment") or own._experiment(case, names["method"])
         return Key(kind, experiment, case, int(seed), **names)
+
+    def within(self, name: str) -> Plan:
+        """The plan of a universe; its results are named by keys of this one."""
+        if not name:
+            return self
+        if name not in self._universes:
+            self._universes[name] = Plan(universe(self.config, name), self.root)
+        return self._universes[name]
+
+    @cached_property
+    def _universes(self) -> dict[str, Plan]:
+        return {}
+
+    def experiment(self, key: Key) -> Experiment:
+        """With the settings of the key's universe."""
+        return self.within(key.universe).experiments[key.experiment]
 
     def _experiment(self, case: str, method: str) -> str:
         owner = experiment_of(case)
@@ -114,7 +141,7 @@ class Plan:
         if key.kind == "cores":
             return {"instances": [instances]}
         found = {"instances": [instances], "core": [core]}
-        experiment = self.experiments[key.experiment]
+        experiment = self.experiment(key)
         if key.kind == "references":
             found["core"] = [replace(core, K=experiment.reference_settings()["depth"])]
         elif key.kind == "times":
@@ -133,16 +160,16 @@ class Plan:
         """The runs that a result is of."""
         if key.method:
             return [Run(key.method, key.recipe)]
-        experiment = self.experiments[key.experiment]
+        experiment = self.experiment(key)
         return experiment.traced(key.case) if key.kind == "traces" else []
 
     def timed(self, key: Key) -> list[str]:
         """The methods whose times are measured."""
-        return list(self.experiments[key.experiment].section.methods)
+        return list(self.experiment(key).section.methods)
 
     def asked(self, key: Key) -> list[str]:
         """The same as `rcdrs evaluate` takes them: ``METHOD`` or ``METHOD@RECIPE=CHECKPOINT``."""
-        found, experiment = [], self.experiments[key.experiment]
+        found, experiment = [], self.experiment(key)
         for run in self.runs(key):
             trained = experiment.trained(run)
             path = f"{self.folder}/{_of_run(key, 'checkpoints', trained)}" if trained else ""
@@ -153,7 +180,7 @@ class Plan:
 
     def settings(self, key: Key) -> Plain:
         """What the stage behind a result is told: plain values."""
-        experiment, run = self.experiments[key.experiment], Run(key.method, key.recipe)
+        experiment, run = self.experiment(key), Run(key.method, key.recipe)
         match key.kind:
             case "instances":
                 return experiment.instances()
@@ -176,7 +203,7 @@ class Plan:
     def digests(self, key: Key) -> dict[str, str]:
         """``CODE SETTINGS`` of everything behind each part of a result: its runs, or its times."""
         if key.kind == "times":
-            experiment = self.experiments[key.experiment]
+            experiment = self.experiment(key)
             digest = self._digest(key, None)
             names = [f"{m} K{K}" for m in self.timed(key) for K in experiment.depths]
             return dict.fromkeys(names, digest)
@@ -190,7 +217,7 @@ class Plan:
             return {}
 
     def _digest(self, key: Key, run: Run | None) -> str:
-        known = (key.kind, key.experiment, run)
+        known = (key.universe, key.kind, key.experiment, run)
         if known not in self._digested:
             one = key if run is None else replace(key, method=run.method, recipe=run.recipe)
             chain = self._chain(one)

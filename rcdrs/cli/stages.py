@@ -120,7 +120,7 @@ def _name(options: argparse.Namespace) -> str:
     """The experiment that instances are of, unless another takes them."""
     name: str | None = options.experiment
     if name is None:
-        name = experiment_of(owner_of(options.instances)[0])
+        name = experiment_of(owner_of(options.instances)["case"])
     if name not in experiments():
         raise ValueError(f"experiment is {name!r}, expected one of {', '.join(experiments())}.")
     return name
@@ -141,11 +141,11 @@ def _asked(options: argparse.Namespace, name: str) -> tuple[list[Asked], Plain]:
 def _owner(options: argparse.Namespace, *cores: Path) -> Plain:
     """Case and seed of the given instances, and the depth of the (last) core, also by the names of
     their files."""
-    case, seed = owner_of(options.instances)
-    owner: Plain = {"case": case, "seed": seed}
+    found = owner_of(options.instances)
+    owner: Plain = {"case": found["case"], "seed": found["seed"]}
     _check_name(options.instances, "instances", **owner)
     for path in cores:
-        owner["K"] = engine.read_core(path, case, seed).depth
+        owner["K"] = engine.read_core(path, found).depth
         _check_name(path, "cores", **owner)
     return owner
 

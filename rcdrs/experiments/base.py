@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import create_model
 
+from rcdrs.experiments.sampling import noted
 from rcdrs.experiments.settings import (
     Common,
     Controller,
@@ -23,6 +24,7 @@ from rcdrs.experiments.settings import (
     PaperRecipe,
     Plain,
     Recipes,
+    Sampled,
     Section,
     Sizes,
     Timing,
@@ -57,6 +59,8 @@ class Experiment:
     instances_of: ClassVar[str] = ""
     #: What makes a solver, beside the controller.
     solver_parts: ClassVar[dict[str, Any]] = {}
+    #: Its instances are drawn by an edition of the sampling.
+    sampled: ClassVar[bool] = False
     #: Rows compare with a reference, which is computed once for a case and seed.
     reference: ClassVar[bool] = False
 
@@ -104,7 +108,7 @@ class Experiment:
         parts: dict[str, Any] = {"controller": Controller} | cls.solver_parts
         match kind:
             case "instances":
-                return Sizes
+                return Sampled if cls.sampled else Sizes
             case "cores":
                 return Grid
             case "references":
@@ -123,7 +127,8 @@ class Experiment:
     # The settings of each stage: plain values, all that its numbers depend on.
 
     def instances(self) -> Plain:
-        return self.section.instances.plain()
+        edition = noted(self.config.sampling) if self.sampled else {}
+        return self.section.instances.plain() | edition
 
     def grid(self) -> Plain:
         return self.section.grid.plain()
@@ -133,7 +138,8 @@ class Experiment:
 
     def _written(self, recipes: Any, run: Run) -> Plain:
         self.check(run)
-        return getattr(recipes, run.recipe).plain()
+        recipe, rates = getattr(recipes, run.recipe).plain(), self.config.rates.get(run.recipe, {})
+        return recipe | ({"learning_rate": rates[run.method]} if run.method in rates else {})
 
     def solver(self, run: Run) -> Plain:
         """What makes its solver besides instances, core and weights."""

@@ -2,7 +2,7 @@
 
 What differs between experiments are the functions of their `stages` modules:
 
-    generate(case, seed, sizes)                instances: a `Dataset`
+    generate(case, seed, settings)             instances: a `Dataset`
     load(path)                                 the same from a file
     tune(data, depth, alphas, betas, scored)   the fixed core (alpha, beta)
     build(data, depth, core, method, settings) the solver of a method, untrained
@@ -32,6 +32,8 @@ import pandas as pd
 import torch
 
 from rcdrs.experiments.base import Run, experiments
+from rcdrs.experiments.instances import shown
+from rcdrs.experiments.sampling import noted
 from rcdrs.experiments.settings import Plain, Timing
 from rcdrs.files import (
     load_weights,
@@ -92,7 +94,7 @@ class Given:
     ) -> None:
         self.stages, self.settings, self.on = stages, settings, on
         self.data = stages.load(instances).to(on)
-        self.core = read_core(core, self.data.name, self.data.seed)
+        self.core = read_core(core, self.data.owner)
 
     def solver(self, method: str) -> Any:
         """Untrained."""
@@ -109,7 +111,7 @@ class Given:
 
     def purpose(self, run: Run) -> Plain:
         """What a checkpoint says that it was trained for."""
-        return {"case": self.data.name, "seed": self.data.seed, "recipe": run.recipe}
+        return self.data.owner | {"recipe": run.recipe}
 
     def row(self, experiment: str, method: str, recipe: str) -> Plain:
         where = (*self.data.columns, self.core.depth, self.data.seed)
@@ -142,8 +144,8 @@ def check_settings(settings: Plain, *expected: str) -> None:
             raise ValueError(f"settings: {problem} {found}, expected {', '.join(expected)}.")
 
 
-def make_instances(experiment: str, case: str, seed: int, sizes: Plain, out: Path) -> None:
-    stages_of(experiment).generate(case, seed, sizes).save(out)
+def make_instances(experiment: str, case: str, seed: int, settings: Plain, out: Path) -> None:
+    stages_of(experiment).generate(case, seed, settings).save(out)
 
 
 def tune(experiment: str, instances: Path, depth: int, grid: Plain, out: Path) -> None:
@@ -153,24 +155,23 @@ def tune(experiment: str, instances: Path, depth: int, grid: Plain, out: Path) -
     data = stages.load(instances)
     options = {"alphas": grid["alpha"], "betas": grid["beta"], "scored": grid["instances"]}
     alpha, beta = stages.tune(data, depth, **options)
-    core = {"case": data.name, "seed": data.seed, "depth": depth, "alpha": alpha, "beta": beta}
-    write_json(out, core)
+    write_json(out, data.owner | {"depth": depth, "alpha": alpha, "beta": beta})
 
 
-def read_core(path: Path, case: str, seed: int) -> Core:
-    """What `tune` wrote, for these instances."""
+def read_core(path: Path, owner: Plain) -> Core:
+    """What `tune` wrote, for the instances of this owner."""
     try:
-        core = read_json(path, ("case", "seed", *Core._fields))
+        core = read_json(path, ("case", "seed", "sampling", *Core._fields))
         found = Core(int(core["depth"]), *check_core(float(core["alpha"]), float(core["beta"])))
-        owner = core["case"], core["seed"]
+        tuned = {"case": core["case"], "seed": core["seed"]} | noted(core.get("sampling", "first"))
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} does not hold a tuned core ({error!r}): make it with `rcdrs tune`."
         ) from error
-    if owner != (case, seed):
+    if tuned != owner:
         raise ValueError(
-            f"{path} holds the core of {owner[0]}, seed {owner[1]}, expected {case}, seed {seed}: "
-            "make it with `rcdrs tune`."
+            f"{path} holds the core of {shown(tuned)}, expected {shown(owner)}: make it with "
+            "`rcdrs tune`."
         )
     return found
 
@@ -233,9 +234,8 @@ def make_reference(experiment: str, instances: Path, core: Path, steps: int, out
         raise ValueError(f"{instances} is of {experiment}, whose rows compare with no reference.")
     stages = stages_of(experiment, "reference")
     data = stages.load(instances)
-    arrays = stages.reference(data, read_core(core, data.name, data.seed).pair, steps)
-    owner = {"case": data.name, "seed": data.seed}
-    write_arrays(out, arrays | {"meta": np.array(json.dumps(owner))})
+    arrays = stages.reference(data, read_core(core, data.owner).pair, steps)
+    write_arrays(out, arrays | {"meta": np.array(json.dumps(data.owner))})
 
 
 def evaluate(

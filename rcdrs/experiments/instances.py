@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones import Cone
+from rcdrs.experiments.sampling import find_sampling, noted
 from rcdrs.files import read_arrays, reading, write_arrays
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.problem import ConicProgram, check_numbers
@@ -47,7 +48,7 @@ class Dataset(Generic[S]):
 
     def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.meta, self.tensors = meta, tensors
-        self.name, self.seed = owner_in(meta)
+        self.name, self.seed = self.owner["case"], self.owner["seed"]
         names = [f"{split}_{part}" for split in SPLITS for part in signature(self.split).parameters]
         check_names("arrays", tensors, [*self.shared, *names])
         self.splits: dict[str, S] = {}
@@ -86,6 +87,12 @@ class Dataset(Generic[S]):
         for split in SPLITS:
             arrays |= {f"{split}_{key}": array for key, array in draw(split, sizes[split]).items()}
         return cls(meta, _from_numpy({key: array.astype(kind) for key, array in arrays.items()}))
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        """What these instances are, as whatever is made of them says: case, seed, and an edition
+        of the sampling."""
+        return owner_in(self.meta)
 
     @property
     def columns(self) -> tuple[str, str]:
@@ -199,18 +206,26 @@ class Programs(Dataset[P]):
         return ConicProgram(self.A, b, c, self.cone).with_affine(self.affine)
 
 
-def owner_of(path: str | Path) -> tuple[str, int]:
-    """Which case and seed a set is of: ``socp-hard``, ``dfl``, ``dispatch-turned``."""
+def owner_of(path: str | Path) -> dict[str, Any]:
+    """What a set is of: a case as ``socp-hard``, ``dfl``, ``dispatch-turned``, and a seed."""
     with _naming(path), np.load(path, allow_pickle=False) as stored:
         return owner_in(json.loads(str(stored["meta"])))
 
 
-def owner_in(meta: Any) -> tuple[str, int]:
-    """Case and seed, as the meta data of a set have them."""
+def owner_in(meta: Any) -> dict[str, Any]:
+    """The same, as the meta data of a set have it."""
     case, seed = (meta.get(name) if isinstance(meta, dict) else None for name in ("case", "seed"))
     if not isinstance(case, str) or type(seed) is not int or seed < 0:
         raise ValueError(f"its meta data say case {case!r} and seed {seed!r}, expected both")
-    return case, seed
+    sampling = meta.get("sampling", "first")
+    find_sampling(sampling)
+    return {"case": case, "seed": seed} | noted(sampling)
+
+
+def shown(owner: dict[str, Any]) -> str:
+    """``socp-hard, seed 0``, and the sampling where it is noted."""
+    case, *rest = owner.items()
+    return ", ".join([case[1], *(f"{name} {value}" for name, value in rest)])
 
 
 def check_names(what: str, found: Iterable[str], expected: Iterable[str]) -> None:

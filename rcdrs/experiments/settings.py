@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from rcdrs.controller import CONTROLS, ENCODERS, FEATURES, SCHEDULE, Envelope, Growth, Ranges
 from rcdrs.controller import ControllerConfig as Standard
+from rcdrs.experiments.sampling import SAMPLINGS, noted
 
 T = TypeVar("T")
 Plain = dict[str, Any]
@@ -53,6 +54,7 @@ Name = Annotated[str, Field(pattern="^[a-z_]+$", max_length=40)]
 Family = Annotated[str, Field(pattern="^[a-z]+$", max_length=40)]
 Printable = Annotated[str, AfterValidator(_printable)]
 Scale = Literal["small", "medium", "hard"]
+Edition = Literal[*SAMPLINGS]  # type: ignore[valid-type]
 Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"]
 
 
@@ -85,6 +87,12 @@ class Sizes(Section):
     train: Count
     validation: Count
     test: Count
+
+
+class Sampled(Sizes):
+    """And the edition that they are drawn by: see `rcdrs.experiments.sampling`."""
+
+    sampling: Annotated[Edition, Field(exclude_if=lambda name: not noted(name))] = "first"
 
 
 class Grid(Section):
@@ -222,6 +230,10 @@ def merge(base: Plain, changes: Plain) -> Plain:
     return merged
 
 
+#: Learning rates by recipe and method, in place of the recipe's own.
+Rates = dict[str, dict[str, Positive]]
+
+
 class Common(Section):
     """The configuration but for the sections of its experiments."""
 
@@ -235,10 +247,16 @@ class Common(Section):
     threads: Annotated[int, Field(ge=1, le=1024)]
     #: The edition of `rcdrs.kernels`.
     arithmetic: Annotated[int, Field(ge=1, le=2)] = 2
+    #: Of the synthetic instances and of those of decision-focused learning.
+    sampling: Edition = "second"
     grid: Grid
     controller: Controller = Controller()
     recipes: Recipes
+    rates: Annotated[Rates, IF_SET] = {}
     timing: Timing
+    #: What each changes in the sections of experiments, the seeds, the recipes, the rates or the
+    #: sampling: see `rcdrs.artifact.config.universe`.
+    universes: Annotated[dict[Name, Plain], IF_SET] = {}
 
     if TYPE_CHECKING:  # the sections, by name
 

@@ -29,19 +29,21 @@ WHOLE = ("K", "seed", "step", "hour")
 
 
 def read_rows(paths: Iterable[Path]) -> pd.DataFrame:
-    """The rows of all files, with the file of each as its `source`; a damaged one is named.
+    """The rows of all files, with the file of each as its `source`, and the universe that the file
+    is of; a damaged one is named.
 
     Those of later files replace those of earlier ones: of a release that is in part out of date.
     """
-    frames = [pd.DataFrame(columns=["source"])]
+    frames = [pd.DataFrame(columns=["source", "universe"])]
     for path in dict.fromkeys(paths):
         read_origin(path)  # an error where the file is not as it was computed
         with reading(path, "CSV", "delete it and run the workflow again"):
             text = path.read_text(encoding="utf-8")
-            _check_lines(text, parse_end(path))
-            frames.append(pd.read_csv(io.StringIO(text)).assign(source=str(path)))
+            _check_lines(text, places := parse_end(path))
+            where = {"source": str(path), "universe": places.get("universe", "")}
+            frames.append(pd.read_csv(io.StringIO(text)).assign(**where))
     rows = pd.concat(frames[1:] or frames, ignore_index=True)
-    key = [column for column in KEY if column in rows]
+    key = [column for column in (*KEY, "universe") if column in rows]
     if len(rows) and "method" in key:
         rows = rows[rows["source"] == rows.groupby(key, dropna=False)["source"].transform("last")]
     return rows
@@ -135,9 +137,10 @@ class Results:
         method: str,
         recipe: str = "paper",
         experiment: str = "synthetic",
+        universe: str = "",
     ) -> Statistic:
         case = family if scale == "-" else f"{family}-{scale}"
-        places = (K, method, "paper" if metric == TIME else recipe)
+        places = (K, method, "paper" if metric == TIME else recipe, universe)
         return self.of(metric, [Key("rows", experiment, case, n, *places) for n in self.seeds])
 
     def of(self, metric: str, keys: Iterable[Key]) -> Statistic:
@@ -183,7 +186,7 @@ class Questions(Results):
 
     def _value(self, metric: str, key: Key) -> float:
         if metric == TIME:  # one file has the times of every depth and method
-            key = Key("times", key.experiment, key.case, key.seed)
+            key = Key("times", key.experiment, key.case, key.seed, universe=key.universe)
         self.asked[key] = None
         return 1.0
 

@@ -13,7 +13,10 @@ ENVIRONMENT = re.sub("([{}])", r"\1\1", f"{workflow.basedir}/envs/rcdrs.yaml")
 
 
 def key(kind, wildcards):
-    return plan.key(kind, **wildcards)
+    """Of the result that a job is for; a universe is a folder in the names of files."""
+    places = dict(wildcards)
+    universe = places.pop("within").removeprefix("universes/").removesuffix("/")
+    return plan.key(kind, universe=universe, **places)
 
 
 def behind(kind, name):

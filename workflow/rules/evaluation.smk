@@ -44,9 +44,9 @@ use rule train as time with:
         out=f"{RUN}/{PATHS['times']}",
         origin=f"{RUN}/{PATHS['times'].removesuffix('.csv')}.origin.json",
     log:
-        f"{RUN}/logs/time/{{case}}-{{seed}}.log",
+        f"{RUN}/logs/time/{{within}}{{case}}-{{seed}}.log",
     benchmark:
-        f"{RUN}/benchmarks/time/{{case}}-{{seed}}.tsv"
+        f"{RUN}/benchmarks/time/{{within}}{{case}}-{{seed}}.tsv"
     # Every core that Snakemake is given, so that nothing runs beside it.
     threads: ALL
     params:
@@ -70,9 +70,9 @@ use rule train as trace with:
         out=f"{RUN}/{PATHS['traces']}",
         origin=f"{RUN}/{PATHS['traces'].removesuffix('.csv')}.origin.json",
     log:
-        f"{RUN}/logs/trace/{{case}}-{{seed}}-K{{K}}.log",
+        f"{RUN}/logs/trace/{{within}}{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
-        f"{RUN}/benchmarks/trace/{{case}}-{{seed}}-K{{K}}.tsv"
+        f"{RUN}/benchmarks/trace/{{within}}{{case}}-{{seed}}-K{{K}}.tsv"
     params:
         command="trace",
         code=code("traces"),

@@ -6,9 +6,9 @@ rule instances:
     output:
         instances=f"{RUN}/{PATHS['instances']}",
     log:
-        f"{RUN}/logs/instances/{{case}}-{{seed}}.log",
+        f"{RUN}/logs/instances/{{within}}{{case}}-{{seed}}.log",
     benchmark:
-        f"{RUN}/benchmarks/instances/{{case}}-{{seed}}.tsv"
+        f"{RUN}/benchmarks/instances/{{within}}{{case}}-{{seed}}.tsv"
     conda:
         ENVIRONMENT
     threads: config["threads"]
@@ -37,9 +37,9 @@ use rule instances as tune with:
     output:
         core=f"{RUN}/{PATHS['cores']}",
     log:
-        f"{RUN}/logs/tune/{{case}}-{{seed}}-K{{K}}.log",
+        f"{RUN}/logs/tune/{{within}}{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
-        f"{RUN}/benchmarks/tune/{{case}}-{{seed}}-K{{K}}.tsv"
+        f"{RUN}/benchmarks/tune/{{within}}{{case}}-{{seed}}-K{{K}}.tsv"
     params:
         code=code("cores"),
         command=lambda wildcards, input: [
@@ -61,9 +61,9 @@ use rule instances as reference with:
     output:
         reference=f"{RUN}/{PATHS['references']}",
     log:
-        f"{RUN}/logs/reference/{{case}}-{{seed}}.log",
+        f"{RUN}/logs/reference/{{within}}{{case}}-{{seed}}.log",
     benchmark:
-        f"{RUN}/benchmarks/reference/{{case}}-{{seed}}.tsv"
+        f"{RUN}/benchmarks/reference/{{within}}{{case}}-{{seed}}.tsv"
     params:
         code=code("references"),
         command=lambda wildcards, input: [

@@ -12,9 +12,9 @@ rule train:
         out=f"{RUN}/{PATHS['checkpoints']}",
         curve=f"{RUN}/{PATHS['checkpoints'].removesuffix('.pt')}.csv",
     log:
-        f"{RUN}/logs/train/{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.log",
+        f"{RUN}/logs/train/{{within}}{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.log",
     benchmark:
-        f"{RUN}/benchmarks/train/{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.tsv"
+        f"{RUN}/benchmarks/train/{{within}}{{recipe}}/{{method}}/{{case}}-{{seed}}-K{{K}}.tsv"
     conda:
         ENVIRONMENT
     threads: config["threads"]

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from rcdrs.experiments import base
 from rcdrs.experiments.base import Run
+from rcdrs.experiments.sampling import noted
 from rcdrs.experiments.settings import (
     Controlled,
     Controller,
@@ -75,10 +76,11 @@ class Experiment(base.Experiment):
     Section = Ablations
     recipes = ("paper",)
     instances_of = "synthetic"
+    sampled = True
     solver_parts: ClassVar[dict[str, Any]] = {"method": Controlled}
 
     def instances(self) -> Plain:
-        return self.config.synthetic.instances.plain()
+        return self.config.synthetic.instances.plain() | noted(self.config.sampling)
 
     def grid(self) -> Plain:
         return self.config.synthetic.grid.plain()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rcdrs.cones import PSD, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.experiments.instances import Programs, Split, stream
+from rcdrs.experiments.sampling import find_sampling, noted
 from rcdrs.experiments.synthetic.instances import equality_matrix
 from rcdrs.solver.problem import check_numbers
 
@@ -87,7 +88,12 @@ class HiddenMap(NamedTuple):
         return h @ self.point, h @ self.multiplier
 
 
-def generate(seed: int, sizes: dict[str, int], dtype: torch.dtype = torch.float32) -> DecisionSet:
+def generate(
+    seed: int,
+    sizes: dict[str, int],
+    dtype: torch.dtype = torch.float32,
+    sampling: str = "second",
+) -> DecisionSet:
     r"""The instances of one seed; A and the map from features to costs are the seed's own.
 
     ``q ~ N(0, I)`` gives (v, w) by the `HiddenMap`.  Moreau's decomposition of v is the
@@ -95,8 +101,11 @@ def generate(seed: int, sizes: dict[str, int], dtype: torch.dtype = torch.float3
 
         x* = Proj_K(v),  s* = t (x* - v),  lambda* = t w,
         b = A x*,        c = A'lambda* + s*,   t > 0 such that |c| = 1
+
+    Of the `sampling` it takes the rows of A; it needs no magnitudes.
     """
-    A = equality_matrix(stream(f"dfl/{seed}/A"), EQUALITIES, CONE.dim, CONDITION)
+    symmetric = find_sampling(sampling).symmetric
+    A = equality_matrix(stream(f"dfl/{seed}/A"), EQUALITIES, CONE, CONDITION, symmetric)
     costs = HiddenMap.draw(stream(f"dfl/{seed}/map"))
 
     def draw(split: str, size: int) -> dict[str, np.ndarray]:
@@ -108,4 +117,5 @@ def generate(seed: int, sizes: dict[str, int], dtype: torch.dtype = torch.float3
         s, y = s / length, y / length
         return {"q": q, "x": x, "s": s, "y": y, "b": x @ A.T, "c": y @ A + s}
 
-    return DecisionSet.draw({"case": CASE, "seed": seed}, sizes, draw, dtype, A=A)
+    meta = {"case": CASE, "seed": seed} | noted(sampling)
+    return DecisionSet.draw(meta, sizes, draw, dtype, A=A)

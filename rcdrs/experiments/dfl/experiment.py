@@ -43,6 +43,7 @@ class Experiment(base.Experiment):
 
     name = "dfl"
     Section = Section
+    sampled = True
     families = ("dfl",)
 
     def runs(self, case: str) -> list[Run]:

@@ -17,6 +17,7 @@ from rcdrs.experiments.dfl.exact import evaluate_exactly
 from rcdrs.experiments.dfl.experiment import EXACT, LAYERS, SOLVED
 from rcdrs.experiments.dfl.methods import DECISION_METHODS, find_decision_method
 from rcdrs.experiments.dfl.model import DecisionModel
+from rcdrs.experiments.sampling import taken_apart
 from rcdrs.experiments.settings import Plain
 from rcdrs.experiments.synthetic.stages import lesson as pretraining
 from rcdrs.layer import Solution, SolverLayer
@@ -28,9 +29,10 @@ SETTINGS = ("controller",)
 load = DecisionSet.load
 
 
-def generate(case: str, seed: int, sizes: Plain) -> DecisionSet:
+def generate(case: str, seed: int, settings: Plain) -> DecisionSet:
     check_case(case)
-    return draw(seed, sizes)
+    sizes, sampling = taken_apart(settings)
+    return draw(seed, sizes, sampling=sampling)
 
 
 def tune(data: DecisionSet, depth: int, **grid: Any) -> tuple[float, float]:

@@ -97,7 +97,7 @@ def read_reference(path: Path | None, data: ScenarioSet) -> dict[str, Tensor]:
     """The costs that `reference` computed for these days."""
     if path is None:
         raise ValueError("reference is missing: make it with `rcdrs reference`.")
-    days, owner = data.test.batch, {"case": data.name, "seed": data.seed}
+    days, owner = data.test.batch, data.owner
     with reading(path, "reference", "delete it and make it with `rcdrs reference`"):
         arrays = read_arrays(path)
         meta = arrays.pop("meta", None)  # an older file has none

@@ -23,6 +23,7 @@ class Experiment(base.Experiment):
 
     name = "synthetic"
     Section = Section
+    sampled = True
     learned = ("L-PDHG", *get_args(Controlled))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,23 +11,7 @@ from torch import Tensor
 
 from rcdrs.cones import PSD, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
 from rcdrs.experiments.instances import Programs, Split, stream
-
-
-class Scales(NamedTuple):
-    """Magnitudes of x*, s* and lambda*, which the paper leaves open: see `sample`."""
-
-    x: float
-    s: float
-    y: float
-
-
-#: Fitted to the classical rows of the paper's tables alone, see `calibration`; the paper has none
-#: for the QP lift, whose rotated blocks are second-order cones turned: it takes those of the SOCP.
-SCALES = {
-    "qp": Scales(x=2.4, s=0.075, y=0.044),
-    "socp": Scales(x=2.4, s=0.075, y=0.044),
-    "mixed": Scales(x=0.78, s=0.28, y=3.5),
-}
+from rcdrs.experiments.sampling import Magnitudes, Sampling, find_sampling, noted
 
 
 @dataclass(frozen=True)
@@ -90,49 +74,83 @@ class InstanceSet(Programs[Split]):
 
 
 def generate(
-    case: str, seed: int, sizes: dict[str, int], dtype: torch.dtype = torch.float32
+    case: str,
+    seed: int,
+    sizes: dict[str, int],
+    dtype: torch.dtype = torch.float32,
+    sampling: str = "second",
 ) -> InstanceSet:
-    r"""Instances of one case: KKT-consistent, from streams that depend on what they are for.
+    """Instances of one case: KKT-consistent, from streams that depend on what they are for.
+
+    Arguments
+        sizes: instances in the splits train, validation and test.
+        sampling: an edition of `rcdrs.experiments.sampling`.
+    """
+    meta = {"case": case, "seed": seed} | noted(sampling)
+    return draw(meta, sizes, find_sampling(sampling), dtype)
+
+
+def draw(
+    meta: dict[str, Any], sizes: dict[str, int], sampling: Sampling, dtype: torch.dtype
+) -> InstanceSet:
+    r"""The same by any sampling, whether it has a name or not.
 
     ``A = U diag(sigma) V'`` with U, V from QR factors of Gaussian matrices and sigma spaced
     geometrically from 1 to 1/kappa.  Each instance samples (x*, s*, lambda*) and sets
     ``b = A x*``, ``c = A'lambda* + s*``, so that the triple solves it exactly.
     """
-    kind = find_case(case)
+    case = find_case(meta["case"])
 
     def source(purpose: str) -> np.random.Generator:
-        return stream(f"synthetic/{case}/{seed}/{purpose}")
+        return stream(f"synthetic/{case.name}/{meta['seed']}/{purpose}")
 
-    def draw(split: str, size: int) -> dict[str, np.ndarray]:
-        x, s, y = sample(source(split), size, kind)
+    def solved(split: str, size: int) -> dict[str, np.ndarray]:
+        x, s, y = sample(source(split), size, case, sampling.magnitudes[case.family])
         return {"b": x @ A.T, "c": y @ A + s, "x": x, "s": s, "y": y}
 
-    A = equality_matrix(source("A"), kind.m, kind.n, kind.condition)
-    return InstanceSet.draw({"case": case, "seed": seed}, sizes, draw, dtype, A=A)
+    condition = sampling.condition * case.condition
+    A = equality_matrix(source("A"), case.m, case.cone, condition, sampling.symmetric)
+    return InstanceSet.draw(meta, sizes, solved, dtype, A=A)
 
 
-def equality_matrix(rng: np.random.Generator, m: int, n: int, condition: float) -> np.ndarray:
-    """An (m, n) matrix with singular values spaced geometrically between 1 and 1/condition."""
+def equality_matrix(
+    rng: np.random.Generator, m: int, cone: Cone, condition: float, symmetric: bool
+) -> np.ndarray:
+    """An (m, n) matrix with singular values spaced geometrically between 1 and 1/condition.
+
+    If `symmetric`, its rows are symmetric matrices on PSD blocks.
+    """
     U, _ = np.linalg.qr(rng.standard_normal((m, m)))
-    V, _ = np.linalg.qr(rng.standard_normal((n, m)))
+    rows = rng.standard_normal((cone.dim, m)).T
+    V, _ = np.linalg.qr((symmetric_part(cone, rows) if symmetric else rows).T)
     return (U * np.geomspace(1, 1 / condition, m)) @ V.T
 
 
+def symmetric_part(cone: Cone, rows: np.ndarray) -> np.ndarray:
+    """Rows (..., n) with the symmetric part ``(X + X') / 2`` of every PSD block X."""
+    match cone:
+        case Product(cones=parts):
+            ends = np.cumsum([part.dim for part in parts])[:-1]
+            blocks = zip(parts, np.split(rows, ends, axis=-1), strict=True)
+            return np.concatenate([symmetric_part(part, block) for part, block in blocks], axis=-1)
+        case PSD(order=p):
+            X = rows.reshape(*rows.shape[:-1], -1, p, p)
+            return ((X + X.swapaxes(-1, -2)) / 2).reshape(rows.shape)
+    return rows
+
+
 def sample(
-    rng: np.random.Generator, count: int, case: Case
+    rng: np.random.Generator, count: int, case: Case, magnitudes: Magnitudes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""`count` triples (x*, s*, lambda*) by Moreau's decomposition of a Gaussian point.
 
-        x* = scales.x Proj_K(v),  s* = scales.s (Proj_K(v) - v),  lambda* = scales.y w
+        x* = x Proj_K(v),  s* = s (Proj_K(v) - v),  lambda* = y w
 
-    with ``v ~ N(0, I)``, ``w ~ N(0, I)`` and the scales of its family.  The two parts of v lie in K
+    with ``v ~ N(0, I)``, ``w ~ N(0, I)`` and the magnitudes (x, s, y).  The two parts of v lie in K
     and K* and are orthogonal: a complementary pair in general position, for every cone alike and
-    without a constant of its own.  The paper leaves the sampling open.  Random signs and magnitudes
-    of the eigenvalues fit its mixed rows slightly better (rms 0.73 against 0.78,
-    `calibration.rms`), but need code for each cone; no sampling tried reproduces those rows.
+    without a constant of its own.
     """
-    scales = SCALES[case.family]
     v = rng.standard_normal((count, case.n))
     x = case.cone.project(torch.from_numpy(v)).numpy()
     y = rng.standard_normal((count, case.m))
-    return scales.x * x, scales.s * (x - v), scales.y * y
+    return magnitudes.x * x, magnitudes.s * (x - v), magnitudes.y * y

@@ -16,14 +16,16 @@ from rcdrs.baselines.registry import METHODS, find_method
 from rcdrs.controller import BASE_ACTION
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.instances import Split
+from rcdrs.experiments.sampling import taken_apart
 from rcdrs.experiments.settings import Plain
-from rcdrs.experiments.synthetic.instances import InstanceSet, generate
+from rcdrs.experiments.synthetic.instances import InstanceSet
+from rcdrs.experiments.synthetic.instances import generate as draw
 from rcdrs.files import read_checkpoint, sha256
 from rcdrs.layer import RCDRSLayer, Solution, SolverLayer
 from rcdrs.training.loop import Lesson, Recipe
 from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
-__all__ = ["METHODS", "generate"]
+__all__ = ["METHODS"]
 
 SETTINGS = ("controller",)
 LOSSES = {"paper": TerminalLoss, "log_kkt": LogKKTLoss}
@@ -31,6 +33,11 @@ LOSSES = {"paper": TerminalLoss, "log_kkt": LogKKTLoss}
 QUANTILES = {"low": 0.05, "middle": 0.5, "high": 0.95}
 
 load = InstanceSet.load
+
+
+def generate(case: str, seed: int, settings: Plain) -> InstanceSet:
+    sizes, sampling = taken_apart(settings)
+    return draw(case, seed, sizes, sampling=sampling)
 
 
 def tune(data: InstanceSet, depth: int, **grid: Any) -> tuple[float, float]:
