@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 ENGINE = "rcdrs.experiments.engine"
 #: How what a stage returns becomes a file.
 WRITERS = {"evaluate": ("write_rows", "write_details"), "time_methods": ("write_rows",)}
-WRITERS["trace"] = ("write_rows",)
+WRITERS |= {"trace": ("write_rows",), "shift": ("write_rows",)}
 #: They say what is asked for, which is in the settings, and how files are written and read.
 PLAIN = ("rcdrs.experiments.base", "rcdrs.experiments.settings", "rcdrs.files")
 

@@ -20,6 +20,7 @@ PATHS = {
     "rows": "{within}{experiment}/{case}-{seed}-K{K}/{method}@{recipe}.csv",
     "times": "{within}timing/{case}-{seed}.csv",
     "traces": "{within}traces/{case}-{seed}-K{K}.csv",
+    "shifts": "{within}shifts/{case}-{seed}-K{K}.csv",
 }
 SETTING = "{within}{experiment}/{case}-{seed}-K{K}.csv"
 #: What may stand in each place: also the constraints of the workflow's wildcards.

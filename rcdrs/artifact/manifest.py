@@ -28,7 +28,8 @@ MANIFEST = "manifest.json"
 #: By part of a file, a run or the times of a method: ``CODE SETTINGS``.
 Digests = dict[str, str]
 #: The rule of the workflow that computes each kind of what is released.
-RULES = {"rows": "evaluate", "checkpoints": "train", "times": "time", "traces": "trace"}
+RULES = {"rows": "evaluate", "checkpoints": "train", "times": "time"}
+RULES |= {"traces": "trace", "shifts": "shift"}
 
 
 class DamagedRelease(ValueError):

@@ -40,6 +40,7 @@ STAGES = {
     "rows": "evaluate",
     "times": "time_methods",
     "traces": "trace",
+    "shifts": "shift",
 }
 
 
@@ -161,7 +162,8 @@ class Plan:
         if key.method:
             return [Run(key.method, key.recipe)]
         experiment = self.experiment(key)
-        return experiment.traced(key.case) if key.kind == "traces" else []
+        named = {"traces": experiment.traced, "shifts": experiment.shifted}
+        return named[key.kind](key.case) if key.kind in named else []
 
     def timed(self, key: Key) -> list[str]:
         """The methods whose times are measured."""
@@ -190,6 +192,8 @@ class Plan:
                 return experiment.training(run)
             case "references":
                 return experiment.reference_settings()
+            case "shifts":
+                return experiment.shift_settings()
             case "times":
                 return experiment.solver(run) | self.config.timing.plain()
             case _:

@@ -67,6 +67,7 @@ METHODS = {
         Method("Layerwise-DRS", changes=layerwise_drs.CHANGES),
         Method("RCDRS-Env"),
         Method("RCDRS-NoEnv", changes={"envelope": None}),
+        Method("RCDRS-MLP", changes={"encoder": "mlp"}),  # without memory
         Method("RCDRS-Light", changes=light.CHANGES),
     )
 }

@@ -247,6 +247,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = stage("trace", "what solvers do, for the report", ".csv")
     sub.add_argument("runs", nargs="+", metavar="RUN", help=run)
 
+    sub = stage("shift", "trained layers on other data than their own (synthetic)", ".csv")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help=run)
+
     sub = stage("time", "inference time of methods, ms per instance", ".csv", cores=2)
     sub.add_argument("--method", nargs="+", help="default: all")
 

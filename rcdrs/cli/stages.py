@@ -107,6 +107,16 @@ def trace(options: argparse.Namespace) -> None:
     _show(_timed(engine.trace, *files, asked, settings, on), options)
 
 
+def shift(options: argparse.Namespace) -> None:
+    name = _name(options)
+    asked, owner = _asked(options, name)
+    _check_out(options, "shifts", **owner)
+    settings = _settings(options, "shifts", name, asked[0].run)
+    on = claim(device(options.device))
+    files = (name, options.instances, options.core)
+    _show(_timed(engine.shift, *files, asked, settings, on), options)
+
+
 def device(name: str = "auto") -> torch.device:
     """`auto` is CUDA where there is one."""
     if name == "auto":

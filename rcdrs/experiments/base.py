@@ -148,6 +148,13 @@ class Experiment:
     def training(self, run: Run) -> Plain:
         return self.solver(run) | {"recipe": self.recipe(run)}
 
+    def shifted(self, case: str) -> list[Run]:
+        """The runs that are tried on other data: none, unless the experiment has such."""
+        return []
+
+    def shift_settings(self) -> Plain:
+        raise ValueError(f"{self.name} has no other data.")
+
     def reference_settings(self) -> Plain:
         return {}
 

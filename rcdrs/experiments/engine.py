@@ -12,6 +12,7 @@ What differs between experiments are the functions of their `stages` modules:
     solve(solver, data)                        the test split, as it is timed
     reference(data, core, steps)               arrays that rows compare with
     trace(solvers, data)                       lines of what the report shows of solvers
+    shift(solvers, data, core, depth, settings)  lines of how they do on other data
 
 Not every experiment has all of them.  `METHODS` are those that can be evaluated, `SETTINGS` the
 names of what `build` takes from its settings.
@@ -320,6 +321,22 @@ def trace(
     ]
     with torch.no_grad():
         return pd.DataFrame(stages.trace(solvers, given.data))
+
+
+def shift(
+    experiment: str,
+    instances: Path,
+    core: Path,
+    asked: Iterable[Asked],
+    settings: Plain,
+    on: torch.device,
+) -> pd.DataFrame:
+    """Trained solvers on other data than their own, a line for each and every target."""
+    stages = stages_of(experiment, "shift")
+    given = Given(stages, instances, core, settings, on)
+    solvers = [(one.run, given.trained_solver(one)) for one in asked]
+    lines = stages.shift(solvers, given.data, given.core.pair, given.core.depth, settings)
+    return pd.DataFrame([given.row("shift", "", "") | line for line in lines])
 
 
 def write_rows(rows: pd.DataFrame, out: Path) -> None:

@@ -55,7 +55,7 @@ Family = Annotated[str, Field(pattern="^[a-z]+$", max_length=40)]
 Printable = Annotated[str, AfterValidator(_printable)]
 Scale = Literal["small", "medium", "hard"]
 Edition = Literal[*SAMPLINGS]  # type: ignore[valid-type]
-Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"]
+Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-MLP", "RCDRS-Light"]
 
 
 class Section(BaseModel):
@@ -152,6 +152,8 @@ class Schedule(Section):
     #: Cosine decay of the learning rate, down to the share `final` of it.
     cosine: bool = False
     final: Share = 0.0
+    #: Trained for all of these depths, one drawn for each minibatch; by default for its own.
+    depths: Annotated[Some[Depth], IF_SET] = []
 
 
 class TerminalWeights(Section):

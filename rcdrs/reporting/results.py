@@ -24,7 +24,7 @@ TIME = "time_ms"
 #: The columns that tell one seed-level row from another; times do not depend on the recipe.
 KEY = ("experiment", "family", "scale", "K", "seed", "method", "recipe")
 #: Columns of text and of whole numbers, also in traces; all others are of numbers.
-TEXTS = (*KEY[:3], *KEY[5:], "device", "series", "schedule", "side", "part")
+TEXTS = (*KEY[:3], *KEY[5:], "device", "series", "schedule", "side", "part", "target", "tuned")
 WHOLE = ("K", "seed", "step", "hour")
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Recipe:
     #: Cosine decay of the learning rate, down to the share `final` of it.
     cosine: bool = False
     final: float = 0.0
+    #: Trained for all of these depths, one drawn for each minibatch; by default for its own.
+    depths: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("batch", 1)):
@@ -115,6 +117,9 @@ def train(
                 f"{name} is a {type(programs).__name__}, expected a ConicProgram "
                 "(of a split, its .program)."
             )
+    depths: list[tuple[int, ...]] = [(depth,) for depth in recipe.depths] or [()]
+    if recipe.depths and reference is not None:
+        raise ValueError(f"reference is {reference}, expected none of a training for many depths.")
     reference_train = reference_validation = None
     if reference is not None:
         baseline = DRSLayer(layer.A, layer.cone, layer.depth, *reference)
@@ -137,7 +142,8 @@ def train(
             reference_batch = None
             if reference_train is not None:
                 reference_batch = Observation(*(t[index] for t in reference_train))
-            losses = recipe.loss(layer.solve(train_set[index]), reference_batch)
+            depth = recipe.depths and [_drawn(recipe.depths, seed, epoch, number)]
+            losses = recipe.loss(layer.solve(train_set[index], *depth), reference_batch)
             _check_finite(losses, index, "training loss", epoch)
             optimizer.zero_grad()
             losses.mean().backward()
@@ -148,9 +154,11 @@ def train(
 
     def validate(epoch: int) -> float:
         with torch.no_grad():
-            merits = recipe.loss.merit(layer.solve(validation_set), reference_validation)
-        _check_finite(merits, torch.arange(len(merits)), "validation merit", epoch)
-        return float(merits.mean())
+            solutions = [layer.solve(validation_set, *depth) for depth in depths]
+            merits = [recipe.loss.merit(found, reference_validation) for found in solutions]
+        for merit in merits:
+            _check_finite(merit, torch.arange(len(merit)), "validation merit", epoch)
+        return sum(float(merit.mean()) for merit in merits) / len(merits)
 
     run = {
         "layer": type(layer).__name__,
@@ -205,6 +213,12 @@ def _minibatches(count: int, batch: int, seed: int, epoch: int) -> Iterator[Tens
     digest = hashlib.sha256(f"minibatches/{seed}/{epoch}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))
     return iter(torch.randperm(count, generator=generator).split(batch))
+
+
+def _drawn(depths: Sequence[int], seed: int, epoch: int, number: int) -> int:
+    """The depth of one minibatch, from its place alone."""
+    digest = hashlib.sha256(f"depths/{seed}/{epoch}/{number}".encode()).digest()
+    return depths[int.from_bytes(digest[:7], "little") % len(depths)]
 
 
 def _check_finite(values: Tensor, index: Tensor, what: str, epoch: int) -> None:

@@ -83,3 +83,27 @@ use rule train as trace with:
         settings=settings("traces"),
     message:
         "trace the solvers of {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}"
+
+
+use rule train as shift with:
+    input:
+        instances=rules.instances.output.instances,
+        core=rules.tune.output.core,
+        checkpoints=behind("shifts", "checkpoints"),
+    output:
+        out=f"{RUN}/{PATHS['shifts']}",
+        origin=f"{RUN}/{PATHS['shifts'].removesuffix('.csv')}.origin.json",
+    log:
+        f"{RUN}/logs/shift/{{within}}{{case}}-{{seed}}-K{{K}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/shift/{{within}}{{case}}-{{seed}}-K{{K}}.tsv"
+    params:
+        command="shift",
+        code=code("shifts"),
+        given=lambda wildcards: [
+            *plan.asked(key("shifts", wildcards)),
+            *("--stamp", plan.stamp(key("shifts", wildcards))),
+        ],
+        settings=settings("shifts"),
+    message:
+        "try the layers of {wildcards.case}, K={wildcards.K}, seed {wildcards.seed}, on other data"

@@ -19,7 +19,7 @@ from rcdrs.experiments.dfl.methods import DECISION_METHODS, find_decision_method
 from rcdrs.experiments.dfl.model import DecisionModel
 from rcdrs.experiments.sampling import taken_apart
 from rcdrs.experiments.settings import Plain
-from rcdrs.experiments.synthetic.stages import lesson as pretraining
+from rcdrs.experiments.synthetic.layers import lesson as pretraining
 from rcdrs.layer import Solution, SolverLayer
 from rcdrs.training.loop import Lesson, Recipe
 

@@ -5,30 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from rcdrs.baselines.grid_drs import select_core
-from rcdrs.baselines.registry import METHODS, find_method
-from rcdrs.controller import BASE_ACTION
-from rcdrs.experiments.base import Run
-from rcdrs.experiments.instances import Split
+from rcdrs.baselines.registry import METHODS
 from rcdrs.experiments.sampling import taken_apart
 from rcdrs.experiments.settings import Plain
 from rcdrs.experiments.synthetic.instances import InstanceSet
 from rcdrs.experiments.synthetic.instances import generate as draw
+from rcdrs.experiments.synthetic.layers import build, lesson, measure, tune
+from rcdrs.experiments.synthetic.shift import shift
 from rcdrs.files import read_checkpoint, sha256
 from rcdrs.layer import RCDRSLayer, Solution, SolverLayer
-from rcdrs.training.loop import Lesson, Recipe
-from rcdrs.training.losses import LogKKTLoss, TerminalLoss
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "build", "lesson", "shift", "tune"]
 
 SETTINGS = ("controller",)
-LOSSES = {"paper": TerminalLoss, "log_kkt": LogKKTLoss}
 #: Of the actions over the test instances.
 QUANTILES = {"low": 0.05, "middle": 0.5, "high": 0.95}
 
@@ -40,30 +34,6 @@ def generate(case: str, seed: int, settings: Plain) -> InstanceSet:
     return draw(case, seed, sizes, sampling=sampling)
 
 
-def tune(data: InstanceSet, depth: int, **grid: Any) -> tuple[float, float]:
-    return select_core(data.validation, depth, **grid)
-
-
-def build(
-    data: InstanceSet, depth: int, core: tuple[float, float], method: str, settings: Plain
-) -> SolverLayer:
-    """The layer of a method, untrained."""
-    return find_method(method).build(data.A, data.cone, depth, core, settings["controller"])
-
-
-def lesson(data: Any, run: Run, core: tuple[float, float], settings: Plain) -> Lesson:
-    """Self-supervised, on programs without their solutions."""
-    schedule = dict(settings["recipe"])
-    loss = LOSSES[run.recipe](**schedule.pop("loss"))
-    compared = {"base": BASE_ACTION[1:], "tuned": core} if run.recipe == "paper" else {"none": None}
-    name = schedule.pop("reference", "none")
-    if name not in compared:
-        expected = " or ".join(compared)
-        raise ValueError(f"reference is {name!r}, expected {expected} for the recipe {run.recipe}.")
-    recipe = Recipe(loss, **schedule)
-    return Lesson(data.train.program, data.validation.program, recipe, compared[name])
-
-
 def solve(layer: SolverLayer, data: InstanceSet) -> Solution:
     return layer.solve(data.test.program)
 
@@ -72,15 +42,6 @@ def evaluate(
     layer: SolverLayer, data: InstanceSet, method: str, reference: Path | None
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     return measure(layer, data.test), ()
-
-
-@torch.no_grad()
-def measure(layer: SolverLayer, split: Split) -> dict[str, Tensor]:
-    """Every metric of the synthetic tables, one value per instance."""
-    solution = layer.solve(split.program)
-    error, read = split.errors(solution.x), solution.readout
-    residuals = {name: getattr(read, name) for name in ("r_p", "r_d", "r_comp", "r_gap")}
-    return error._asdict() | residuals
 
 
 def trace(
