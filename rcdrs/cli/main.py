@@ -358,6 +358,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--controller", help="of step: also run gru, lstm, mlp or light")
 
+    sub = command("rates", "results.rates", "compare learning rates on validation data")
+    sub.add_argument("--universe", default="fair", help="of the configuration (default: fair)")
+    sub.add_argument("--jobs", type=_positive, default=2, help="processes (default: 2)")
+    sub.add_argument("--out", type=_file, default=Path("workflow/rates.csv"), help="the .csv file")
+    configured(sub)
+
     sub = computing("calibrate", "results.calibrate", "compare the classical rows with the paper's")
     sub.add_argument("families", nargs="*", default=["socp", "mixed"])
     sub.add_argument("--seed", type=_natural, default=0)

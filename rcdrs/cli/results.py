@@ -208,6 +208,13 @@ def explain(options: argparse.Namespace) -> None:
                 print(f"  {row['source']}: {json.dumps(told | {part: digests.get(part)})}")
 
 
+def rates(options: argparse.Namespace) -> None:
+    from rcdrs.experiments.synthetic.rates import choose, search
+
+    plan = Plan.read(ROOT, options.configfile).within(options.universe)
+    print(choose(search(plan.experiments["synthetic"], options.out, options.jobs)).to_string())
+
+
 def calibrate(options: argparse.Namespace) -> None:
     from rcdrs.reporting.calibration import calibrate as run
     from rcdrs.reporting.calibration import rms

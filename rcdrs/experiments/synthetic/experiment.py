@@ -16,6 +16,7 @@ from rcdrs.experiments.settings import (
     Grid,
     LogKKTRecipe,
     Many,
+    Natural,
     Plain,
     Positive,
     Sampled,
@@ -50,6 +51,8 @@ class Benchmarks(ExperimentSection):
     scales: Many[Scale]
     methods: Many[Method]
     extended: Some[Learned]
+    #: Of the extended tables of the hard scale.
+    hard_seeds: Many[Natural]
     shifts: Shifts
     search: Search
 

@@ -1,0 +1,118 @@
+"""Learning rates with equal care: every method and loss, the same candidates, validation data.
+
+The score is that by which fixed cores are selected, ``Gap + 10 Eq + 10 Cone``; a method and loss
+gets the rate of the lowest geometric mean over the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from tqdm import tqdm
+
+from rcdrs.baselines.grid_drs import terminal_score
+from rcdrs.experiments import base
+from rcdrs.experiments.base import Run
+from rcdrs.experiments.settings import Plain
+from rcdrs.experiments.synthetic import layers, stages
+from rcdrs.files import replacing
+from rcdrs.training.loop import TrainingDiverged, train
+
+COLUMNS = ("method", "recipe", "rate", "case", "K", "score")
+#: What tells one line from another.
+PLACE = list(COLUMNS[:-1])
+
+
+class Trial(NamedTuple):
+    """One method and loss in one setting, with every rate."""
+
+    run: Run
+    case: str
+    depth: int
+    seed: int
+    rates: list[float]
+    instances: Plain
+    grid: Plain
+    training: Plain
+
+
+def trials(experiment: base.Experiment) -> Iterator[Trial]:
+    search, section = experiment.section.search, experiment.section
+    found = [run for run in experiment.runs("") if run.method in experiment.learned]
+    for run in found:
+        for family in section.families:
+            for depth in search.depths:
+                yield Trial(
+                    run,
+                    f"{family}-{search.scale}",
+                    depth,
+                    experiment.config.seeds[0],
+                    search.rates,
+                    experiment.instances(),
+                    experiment.grid(),
+                    experiment.training(run),
+                )
+
+
+def score(trial: Trial) -> list[Plain]:
+    """The lines of a trial; a rate with which training diverges has an infinite score."""
+    torch.set_num_threads(1)
+    data = stages.generate(trial.case, trial.seed, trial.instances)
+    grid = trial.grid
+    options = {"alphas": grid["alpha"], "betas": grid["beta"], "scored": grid["instances"]}
+    core = layers.tune(data, trial.depth, **options)
+    return [_line(trial, data, core, rate) for rate in trial.rates]
+
+
+def _line(trial: Trial, data: Any, core: tuple[float, float], rate: float) -> Plain:
+    settings = trial.training | {"recipe": trial.training["recipe"] | {"learning_rate": rate}}
+    torch.manual_seed(trial.seed)
+    layer = layers.build(data, trial.depth, core, trial.run.method, settings)
+    lesson = layers.lesson(data, trial.run, core, settings)
+    value = float("inf")
+    try:
+        sets = lesson.train, lesson.validation
+        train(layer, *sets, lesson.recipe, trial.seed, reference=lesson.reference)
+        with torch.no_grad():
+            found = data.validation.errors(layer.solve(data.validation.program).x)
+            value = float(terminal_score(found).double().mean())
+    except TrainingDiverged:
+        pass
+    return dict(zip(COLUMNS, (*trial.run, rate, trial.case, trial.depth, value), strict=True))
+
+
+def search(experiment: base.Experiment, out: Path, jobs: int) -> pd.DataFrame:
+    """All trials; those whose lines are in `out` already are not made again."""
+    known = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=COLUMNS)
+    done = set(known[PLACE].itertuples(index=False, name=None))
+    waiting = [
+        trial
+        for trial in trials(experiment)
+        if not all((*trial.run, r, trial.case, trial.depth) in done for r in trial.rates)
+    ]
+    with ProcessPoolExecutor(jobs) as pool:
+        made = [pool.submit(score, trial) for trial in waiting]
+        for lines in tqdm(as_completed(made), total=len(made), unit="trial", disable=None):
+            known = pd.concat([known, pd.DataFrame(lines.result())], ignore_index=True)
+            known = known.drop_duplicates(PLACE, keep="last").sort_values(PLACE)
+            with replacing(out) as temporary:
+                known.to_csv(temporary, index=False, float_format="%.6g")
+    return known
+
+
+def choose(scores: pd.DataFrame) -> pd.DataFrame:
+    """For each method and recipe the best rate, and whether it is an edge of the candidates."""
+    logs = scores.assign(score=scores["score"].map(_log))
+    means = logs.groupby(["method", "recipe", "rate"])["score"].mean().unstack("rate")
+    best = means.idxmin(axis=1)
+    edge = best.isin([means.columns.min(), means.columns.max()])
+    return pd.DataFrame({"rate": best, "edge": edge})
+
+
+def _log(value: float) -> float:
+    return float(torch.tensor(value, dtype=torch.float64).log())
