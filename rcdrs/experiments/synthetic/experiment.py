@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from rcdrs.experiments import base
 from rcdrs.experiments.settings import Controlled, ExperimentSection, Family, Many, Scale, Some
 
-Method = Literal["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "L-PDHG", Controlled]
+Method = Literal["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS", "L-PDHG", Controlled]
 
 
 class Section(ExperimentSection):
