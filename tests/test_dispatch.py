@@ -483,13 +483,14 @@ def test_other_bad_arguments(tmp_path):
 
 
 def test_methods_of_the_tables():
-    assert list(METHODS) == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
+    classical = ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS"]
+    assert list(METHODS) == [*classical, "RCDRS-Env", "RCDRS-NoEnv"]
     program, core = days(TINY), (1.3, 4.0)
     layers = {
         name: method.build(program.A, program.cone, 3, core, solver("dispatch")["controller"])
         for name, method in METHODS.items()
     }
-    drawn = {"F-DRS": FIXED_CORE, "Grid-DRS": core, "S-ADMM": FIXED_CORE, "AA-DRS": core}
+    drawn = dict.fromkeys(classical, core) | {"F-DRS": FIXED_CORE, "S-ADMM": FIXED_CORE}
     for name, (alpha, beta) in drawn.items():
         assert layers[name].options() == pytest.approx({"alpha": alpha, "beta": beta})
     assert isinstance(layers["F-DRS"], DRSLayer)

@@ -1,4 +1,4 @@
-"""The eight compared methods: one interface, and each against its own description."""
+"""The compared methods: one interface, and each against its own description."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def build(name, program, depth=DEPTH):
 # One interface
 
 
-def test_methods_are_those_of_the_paper_and_a_light_one():
+def test_methods_are_those_of_the_paper_and_two_of_ours():
     classical, learned = (
         [name for name, method in METHODS.items() if method.learned == kind]
         for kind in (False, True)
     )
-    assert classical == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS"]
+    assert classical == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS"]
     assert learned == ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"]
 
 
@@ -316,7 +316,9 @@ def test_acceleration_without_tolerance_is_fixed_drs(program, monkeypatch):
     torch.testing.assert_close(found.s, expected.s, **CLOSE)
 
 
-@pytest.mark.parametrize("name", ["Grid-DRS", "S-ADMM", "AA-DRS", "Layerwise-DRS", "RCDRS-Env"])
+@pytest.mark.parametrize(
+    "name", ["Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS", "Layerwise-DRS", "RCDRS-Env"]
+)
 @pytest.mark.parametrize("core", [(2.5, 1.0), (1.6, -1.0)])
 def test_inadmissible_core_is_refused(name, core, program):
     with pytest.raises(ValueError, match="expected"):

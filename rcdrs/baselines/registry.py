@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rcdrs.baselines import (
     aa_drs,
+    anderson_drs,
     fixed_drs,
     grid_drs,
     layerwise_drs,
@@ -63,6 +64,7 @@ METHODS = {
         Method("Grid-DRS", grid_drs.build, learned=False),
         Method("S-ADMM", spectral_admm.build, learned=False),
         Method("AA-DRS", aa_drs.build, learned=False),
+        Method("Anderson-DRS", anderson_drs.build, learned=False),
         Method("L-PDHG", learned_pdhg.build),
         Method("Layerwise-DRS", changes=layerwise_drs.CHANGES),
         Method("RCDRS-Env"),

@@ -17,7 +17,7 @@ from rcdrs.experiments.settings import (
 )
 
 Controlled = Literal["RCDRS-Env-F", "RCDRS-NoEnv-F", "RCDRS-Env-J", "RCDRS-NoEnv-J"]
-Method = Literal["PTO", "F-DRS", "Grid-DRS", "AA-DRS", "L-PDHG", Controlled]
+Method = Literal["PTO", "F-DRS", "Grid-DRS", "AA-DRS", "Anderson-DRS", "L-PDHG", Controlled]
 #: The layers whose controllers are pretrained.
 LAYERS = ("RCDRS-Env", "RCDRS-NoEnv")
 #: After a method's name: its predictor, with every problem solved to optimality.

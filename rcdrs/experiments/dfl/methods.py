@@ -65,6 +65,7 @@ DECISION_METHODS = {
         DecisionMethod("F-DRS", "Grid-DRS", core=FIXED_CORE),
         DecisionMethod("Grid-DRS", "Grid-DRS"),
         DecisionMethod("AA-DRS", "AA-DRS"),
+        DecisionMethod("Anderson-DRS", "Anderson-DRS"),
         DecisionMethod("L-PDHG", "L-PDHG"),
         *_controlled("RCDRS-Env"),
         *_controlled("RCDRS-NoEnv"),

@@ -8,7 +8,9 @@ from rcdrs.experiments import base, settings
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.settings import Count, ExperimentSection, Many, Plain, Schedule, Some
 
-Method = Literal["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
+Method = Literal[
+    "F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS", "RCDRS-Env", "RCDRS-NoEnv"
+]
 DAY = ("Grid-DRS@paper", "RCDRS-Env@paper")
 #: The formulation in which every day has a solution.
 SOLVABLE = "dispatch-inequality"

@@ -1,4 +1,7 @@
-"""The six methods of the dispatch tables, how their core is chosen and what trains them."""
+"""The methods of dispatch, how their core is chosen and what trains them.
+
+Six are those of the paper's tables; Anderson-DRS is ours.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from rcdrs.baselines import aa_drs, grid_drs, spectral_admm
+from rcdrs.baselines import aa_drs, anderson_drs, grid_drs, spectral_admm
 from rcdrs.baselines.registry import Method
 from rcdrs.cones import Cone
 from rcdrs.experiments.dispatch.metrics import DispatchLoss
@@ -36,6 +39,7 @@ METHODS = {
         # coordinates: the spectral estimate is hardly ever trusted, and the core decides.
         Method("S-ADMM", at_fixed_core(spectral_admm.build), learned=False),
         Method("AA-DRS", aa_drs.build, learned=False),
+        Method("Anderson-DRS", anderson_drs.build, learned=False),
         Method("RCDRS-Env"),
         Method("RCDRS-NoEnv", changes={"envelope": None, "growth": None}),
     )
