@@ -46,6 +46,14 @@ def tune(options: argparse.Namespace) -> None:
     _check_out(options, "cores", **_owner(options), K=options.depth)
     grid = _settings(options, "cores", name)
     _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
+    core = engine.read_core(options.out, owner_of(options.instances))
+    for part, value in (("alpha", core.alpha), ("beta", core.beta)):
+        if len(grid[part]) > 1 and value in (min(grid[part]), max(grid[part])):
+            print(
+                f"warning: the selected {part} = {value:g} lies on the edge of its grid "
+                f"({min(grid[part]):g} to {max(grid[part]):g}): a wider one may have a better core.",
+                file=sys.stderr,
+            )
     print(f"wrote {options.out}")
 
 
