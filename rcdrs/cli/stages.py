@@ -48,12 +48,11 @@ def tune(options: argparse.Namespace) -> None:
     _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
     core = engine.read_core(options.out, owner_of(options.instances))
     for part, value in (("alpha", core.alpha), ("beta", core.beta)):
-        if len(grid[part]) > 1 and value in (min(grid[part]), max(grid[part])):
-            print(
-                f"warning: the selected {part} = {value:g} lies on the edge of its grid "
-                f"({min(grid[part]):g} to {max(grid[part]):g}): a wider one may have a better core.",
-                file=sys.stderr,
-            )
+        low, high = min(grid[part]), max(grid[part])
+        if low < high and value in (low, high):
+            edge = f"lies on the edge of its grid, {low:g} to {high:g}"
+            told = f"warning: the selected {part} = {value:g} {edge}: a wider one may have a better"
+            print(told, file=sys.stderr)
     print(f"wrote {options.out}")
 
 
