@@ -219,9 +219,9 @@ def calibrate(options: argparse.Namespace) -> None:
     from rcdrs.reporting.calibration import calibrate as run
     from rcdrs.reporting.calibration import rms
 
-    section = Plan.read(ROOT, options.configfile).config.synthetic
+    config = Plan.read(ROOT, options.configfile).config
     for family in options.families:
-        table = run(family, options.seed, section)
+        table = run(family, options.seed, config)
         print(table.to_string(index=False, float_format="{:.3g}".format))
         print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 
