@@ -252,8 +252,8 @@ def _merge_details(source: Path, target: Path) -> None:
 
 def _wall_time(run: Path, key: Key) -> dict[str, float]:
     """How long the job that wrote the file took, where the run has measured it."""
-    name = Path(key.path()).with_suffix(".tsv")
+    name = Path(key.path().removeprefix(key.within)).with_suffix(".tsv")
     measured = name if key.kind == "rows" else name.relative_to(name.parts[0])
-    path = run / "benchmarks" / RULES[key.kind] / measured
+    path = run / "benchmarks" / RULES[key.kind] / key.within / measured
     seconds = benchmark_seconds(path)
     return {} if seconds is None else {"seconds": seconds}

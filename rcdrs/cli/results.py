@@ -197,7 +197,8 @@ def explain(options: argparse.Namespace) -> None:
         print(f"{cell.block} {cell.row}, {cell.column}: {cell.show(PLAIN)}".strip())
         behind = results.behind(cell.metric, cell.keys)
         if not behind.empty:
-            shown = behind.drop(columns="source").dropna(axis="columns", how="all")
+            shown = behind.drop(columns="source").replace({"universe": {"": None}})
+            shown = shown.dropna(axis="columns", how="all")
             print(shown.to_string(index=False, float_format="{:.3g}".format))
             for row in behind.to_dict("records"):
                 key = _key_of(plan, {str(name): value for name, value in row.items()})
@@ -219,9 +220,9 @@ def calibrate(options: argparse.Namespace) -> None:
     from rcdrs.reporting.calibration import calibrate as run
     from rcdrs.reporting.calibration import rms
 
-    section = Plan.read(ROOT, options.configfile).config.synthetic
+    config = Plan.read(ROOT, options.configfile).config
     for family in options.families:
-        table = run(family, options.seed, section)
+        table = run(family, options.seed, config.synthetic, config.sampling)
         print(table.to_string(index=False, float_format="{:.3g}".format))
         print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 
@@ -231,7 +232,7 @@ def _key_of(plan: Plan, row: dict[str, Any]) -> Key:
     if "recipe" in row:
         return Key.of_row(row)
     key = Key.of_row(row | {"recipe": "paper"})
-    return plan.key("times", key.case, key.seed)
+    return plan.key("times", key.case, key.seed, universe=key.universe)
 
 
 def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
