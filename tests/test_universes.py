@@ -66,7 +66,10 @@ def test_universe_is_the_configuration_but_for_what_it_changes(name):
         ({"dfl": {"grid": {"beta": [-1.0]}}}, "dfl.grid.beta[0] is -1.0, expected more than 0"),
         ({"recipes": {"log_kkt": {"depths": [0]}}}, "recipes.log_kkt.depths[0] is 0, expected at"),
         ({"rates": {"paper": {"RCDRS-Env": 0}}}, "rates.paper['RCDRS-Env'] is 0, expected more"),
-        ({"rates": {"papers": {}}}, "rates.papers is 'papers', expected one of paper, log_kkt"),
+        (
+            {"rates": {"papers": {}}},
+            "rates: unknown recipe 'papers', expected one of paper, log_kkt",
+        ),
         ({"rates": {"paper": {"F-DRS": 0.1}}}, "rates.paper: unknown method 'F-DRS', expected one"),
     ],
 )
@@ -98,7 +101,9 @@ def test_unknown_universe_is_named_with_the_known_ones():
     with pytest.raises(ConfigError, match=f"unknown universe 'nope', .* {', '.join(UNIVERSES)}$"):
         PLAN.within("nope")
     without = Plan(paper().but(universes={}), ROOT)
-    with pytest.raises(ConfigError, match="'fair', .* none, as the configuration has no universes"):
+    with pytest.raises(
+        ConfigError, match=r"'fair', .* none, as the configuration has no universes"
+    ):
         without.within("fair")
 
 

@@ -161,9 +161,14 @@ def _check_families(config: Config) -> None:
 
 
 def _check_rates(config: Config) -> None:
-    """Each is of a method that learns."""
+    """Each is of a recipe, and of a method that learns."""
     known = dict.fromkeys(name for kind in experiments().values() for name in kind.learned)
+    recipes = type(config.recipes).model_fields
     for recipe, rates in config.rates.items():
+        if recipe not in recipes:
+            raise ConfigError(
+                f"rates: unknown recipe {recipe!r}, expected one of {', '.join(recipes)}"
+            )
         if unknown := [name for name in rates if name not in known]:
             raise ConfigError(
                 f"rates.{recipe}: unknown method {unknown[0]!r}, expected one of {', '.join(known)}"

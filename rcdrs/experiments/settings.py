@@ -233,7 +233,7 @@ def merge(base: Plain, changes: Plain) -> Plain:
 
 
 #: Learning rates by recipe and method, in place of the recipe's own.
-Rates = dict[Literal["paper", "log_kkt"], dict[str, Positive]]
+Rates = dict[str, dict[str, Positive]]
 
 
 class Common(Section):
