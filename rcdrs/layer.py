@@ -349,14 +349,11 @@ class RCDRSLayer(SolverLayer):
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, columns, seen = begin(program, start)
-        before, memory = seen, None
+        memory = None
         previous = self.controller.map.base.expand(program.batch, 3)
         actions: list[Tensor] = []
         for k in range(depth):
-            previous, drive, memory = self.controller(
-                transition, seen, before, previous, memory, k, depth
-            )
-            before = seen
+            previous, drive, memory = self.controller(transition, seen, previous, memory, k, depth)
             columns, seen = transition(columns, *drive)
             actions.append(previous)
         return finish(transition, columns, seen, actions)

@@ -370,6 +370,18 @@ def test_coverage(tmp_path):
     assert verdicts(tmp_path, *checks, rows=rows, times=times) == [FAILS, FAILS, HOLDS]
 
 
+def test_coverage_in_each_reading(tmp_path):
+    """A learned baseline turns the one that compares with every method; the other stands beside."""
+    rows, times = coverage_rows(lambda n, seed: 0.3)
+    rows.loc[rows.method == "L-PDHG", "Gap"] = 0.1
+    check = item("best_rcdrs_gap_wins", side="at least")
+    found = judge(ledger(tmp_path, check, check | {"reading": "every"}), rows, times)
+    assert [judged.verdict for judged in found] == [HOLDS, FAILS]
+    assert found[0].ours == "36; over the strongest compared method 0"
+    assert found[1].ours == "0; over the strongest classical method 36"
+    assert found[0].paper == found[1].paper == "36"
+
+
 def test_coverage_of_one_item_below_another(tmp_path):
     deeper = item("mixed_hard_gap_ratio_k20", below="mixed_hard_gap_ratio_k5")
     rows, times = coverage_rows(lambda n, seed: 0.5)
@@ -407,6 +419,10 @@ def test_tests(tmp_path):
     checks = [{"kind": "test", "tests": [f"tests/test_theory.py::test_{n}"]} for n in names]
     found = verdicts(tmp_path, *checks, tests=read_tests(report))
     assert found == [HOLDS, FAILS, MISSING]
+    against = [check | {"refutes": True} for check in checks]
+    found = judge(ledger(tmp_path, *against), tests=read_tests(report))
+    assert [judged.verdict for judged in found] == [INCONSISTENT, UNCHECKED, MISSING]
+    assert found[0].paper == "1 of 1 tests against it"
     report.write_text("<testsuites>")
     with pytest.raises(ValueError, match=r"tests\.xml is not a report of tests"):
         read_tests(report)

@@ -255,7 +255,13 @@ def test_page_needs_nothing_else(page):
 def test_page_has_every_part(page):
     assert "Not computed yet" not in page.text
     figures = {figure["id"] for figure in page.all("figure")}
-    expected = {"heat-paper", "heat-log_kkt", "depth", "tails-figure", "actions-paper"}
+    expected = {
+        "heat-paper-classical",
+        "heat-log_kkt-every",
+        "depth",
+        "tails-figure",
+        "actions-paper",
+    }
     expected |= {"actions-log_kkt", "curves-paper", "curves-log_kkt", "dfl-depth"}
     assert figures >= expected | {"dispatch-depth", "dispatch-day"}
     # Of the paper's tables, those whose depths the configuration has.

@@ -27,7 +27,7 @@ from rcdrs.artifact.plan import Plan
 from rcdrs.cli.main import main
 from rcdrs.experiments.base import experiments
 from rcdrs.reporting import tables
-from rcdrs.reporting.coverage import compare, ratio, summary
+from rcdrs.reporting.coverage import READINGS, compare, compared_methods, ratio, summary
 from rcdrs.reporting.formatting import (
     FIVE_DECIMALS,
     MILLISECONDS,
@@ -41,7 +41,7 @@ from rcdrs.reporting.formatting import (
 )
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
 from rcdrs.reporting.render import HTML, LATEX, PLAIN
-from rcdrs.reporting.results import Results, Statistic, read_rows
+from rcdrs.reporting.results import MissingRow, Results, Statistic, read_rows
 from rcdrs.reporting.tables import TABLES, needs, preview
 from rcdrs.reporting.tables.base import bold_best, measured
 
@@ -315,7 +315,7 @@ def test_doubled_rows_and_mixed_devices_are_errors():
 
 #: Two compared methods; K = 5 and 20 of the three hard cases; one seed.
 TINY = changed(SMOKE, seeds=[0], synthetic__methods=["F-DRS", "L-PDHG", "RCDRS-Env", "RCDRS-NoEnv"])
-#: Gap of F-DRS, L-PDHG, RCDRS-Env, RCDRS-NoEnv; the ratio of each line in percent.
+#: Gap of F-DRS, L-PDHG, RCDRS-Env, RCDRS-NoEnv; the ratio over every method in percent.
 TINY_GAPS = {
     ("qp", 5): (4.0, 8.0, 2.0, 3.0),  # 50
     ("qp", 20): (8.0, 4.0, 4.0, 1.0),  # 25; Env ties with L-PDHG: no win of its own
@@ -337,13 +337,15 @@ def tiny_rows():
         ):
             key = {"experiment": "synthetic", "family": family, "scale": "hard", "K": K, "seed": 0}
             recipe = "-" if method == "F-DRS" else "paper"
-            records.append(key | {"method": method, "recipe": recipe, "Gap": gap, "Dist": dist})
+            metrics = {"Gap": gap, "Dist": dist, "r_p": 0.25 if method == "L-PDHG" else 0.01}
+            records.append(key | {"method": method, "recipe": recipe} | metrics)
     return pd.DataFrame(records)
 
 
-def items(config, rows, recipe="paper"):
+def items(config, rows, recipe="paper", reading="every"):
     results = Results(rows, None, config.seeds)
-    gaps, distances = (compare(config, results, metric, recipe) for metric in ("Gap", "Dist"))
+    kind = (recipe, reading)
+    gaps, distances = (compare(config, results, metric, *kind) for metric in ("Gap", "Dist"))
     return {item.name: item for item in summary(gaps, distances)}
 
 
@@ -367,6 +369,49 @@ def test_coverage_of_a_hand_computed_example():
     assert found["best_rcdrs_gap_wins"].unit == "of 6"
 
 
+def test_classical_coverage_of_the_same_example():
+    """L-PDHG, the only one that learns, does not count."""
+    found = items(TINY, tiny_rows(), reading="classical")
+    assert {name: item.value for name, item in found.items()} == pytest.approx(
+        {
+            "best_rcdrs_gap_wins": 5,
+            "rcdrs_env_gap_wins": 5,
+            "rcdrs_env_distance_wins": 6,
+            "mean_gap_ratio": (50 + 12.5 + 200 + 20 + 50 + 2.5) / 6,
+            "median_gap_ratio": 35,
+            "hard_qp_gap_ratio": 31.25,
+            "hard_socp_gap_ratio": 110,
+            "mixed_hard_gap_ratio_k5": 50,
+            "mixed_hard_gap_ratio_k20": 2.5,
+            "mixed_hard_distance_ratio_k5": 25,
+            "mixed_hard_distance_ratio_k20": 10,
+        }
+    )
+
+
+def test_the_readings_are_those_of_the_paper():
+    methods = {reading: compared_methods(PAPER, reading) for reading in READINGS}
+    assert methods == {
+        "classical": ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS"],
+        "every": ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "L-PDHG", "Layerwise-DRS"],
+    }
+    assert next(iter(READINGS)) == "classical"
+
+
+def test_a_summary_shows_both_readings():
+    cells = values("coverage", TINY, tiny_rows()).set_index(["row", "column"])["mean"]
+    for column, reading in (("Ours, classical", "classical"), ("Ours, every", "every")):
+        for item in items(TINY, tiny_rows(), reading=reading).values():
+            assert cells[item.label, column] == item.value
+
+
+def test_nothing_classical_to_compare_with_is_told():
+    config = changed(TINY, synthetic__methods=["L-PDHG", "RCDRS-Env", "RCDRS-NoEnv"])
+    with pytest.raises(MissingRow, match="has no classical method"):
+        items(config, tiny_rows(), reading="classical")
+    assert items(config, tiny_rows())["mean_gap_ratio"].value > 0
+
+
 def test_coverage_has_the_papers_items():
     rows, _ = ROWS["paper"]
     found = items(PAPER, rows)
@@ -381,7 +426,7 @@ def test_a_depth_that_the_paper_lacks_has_no_value_beside_it():
     config = changed(TINY, synthetic__depths=[7, 20])
     cells = values("coverage", config, tiny_rows().replace({"K": {5: 7}}))
     shown = cells[cells.row == "Mixed-hard gap ratio, K=7"].set_index("column").text
-    assert (shown["Ours"], shown["Paper"]) == (r"\(50.0\%\)", "--")
+    assert (shown["Ours, classical"], shown["Paper"]) == (r"\(50.0\%\)", "--")
 
 
 def test_coverage_uses_the_recipe_for_rcdrs_alone():
@@ -426,11 +471,13 @@ def test_settings_csv_of_the_hand_computed_example():
     found = {(x["family"], int(x["K"]), x["metric"]): x for x in lines}
     assert len(found) == 12
     assert found["qp", 20, "Gap"] == {
-        "family": "qp", "scale": "hard", "K": "20", "metric": "Gap", "strongest": "L-PDHG",
-        "strongest_mean": "4", "RCDRS-Env_mean": "4", "RCDRS-NoEnv_mean": "1",
-        "ratio_percent": "25", "winner": "RCDRS-NoEnv",
+        "family": "qp", "scale": "hard", "K": "20", "metric": "Gap",
+        "classical": "F-DRS", "classical_mean": "8", "classical_r_p": "0.01",
+        "every": "L-PDHG", "every_mean": "4", "every_r_p": "0.25",
+        "RCDRS-Env_mean": "4", "RCDRS-NoEnv_mean": "1",
+        "ratio_classical_percent": "12.5", "ratio_every_percent": "25",
     }  # fmt: skip
-    assert found["socp", 5, "Gap"]["winner"] == "F-DRS"
+    assert found["socp", 5, "Gap"]["every"] == "F-DRS"
 
 
 # Tables
@@ -472,12 +519,12 @@ def test_a_summary_needs_no_more_than_the_rows_behind_it(name):
     """Other rows may change as they like; every row picked is of the metric's settings."""
     rows, timing = ROWS["smoke"]
     cells = values(name, SMOKE, rows, timing)
-    for _, cell in cells[cells.column == "Ours"].iterrows():
+    for _, cell in cells[cells.column.str.startswith("Ours")].iterrows():
         other = rows.copy()
         rest = rows.index.difference(behind(cell, rows, timing).index)
         other.loc[rest, cell["metric"]] *= 1e3
         again = values(name, SMOKE, other, timing)
-        same = (again.row == cell["row"]) & (again.column == "Ours")
+        same = (again.row == cell["row"]) & (again.column == cell["column"])
         assert again[same]["mean"].item() == cell["mean"]
 
 
@@ -614,7 +661,7 @@ def test_the_papers_dimensions():
         ),
         ("coverage", {"synthetic__families": ["socp"]}, "about qp, mixed, but synthetic.families"),
         ("coverage_log_kkt", {"synthetic__extended": ["RCDRS-Env"]}, "about RCDRS-NoEnv"),
-        ("settings", {"synthetic__methods": ["RCDRS-Env", "RCDRS-NoEnv"]}, "other methods"),
+        ("settings", {"synthetic__methods": ["RCDRS-Env", "RCDRS-NoEnv"]}, "strongest classical"),
         ("ablation_main", {"ablation__rows": []}, "no rows: ablation.rows"),
     ],
 )

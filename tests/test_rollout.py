@@ -123,6 +123,41 @@ def test_controls_and_safeguards(stepwise, controls, changes):
     assert_same(stepwise, awake(RCDRSLayer(A, every_cone(), 4, CORE, config)), b, c)
 
 
+@pytest.mark.parametrize("period", [2, 3, 7])
+@pytest.mark.parametrize("encoder", ENCODERS[:-1])
+@pytest.mark.parametrize("thin", [False, True], ids=["wide", "thin kernel"])
+def test_a_controller_that_looks_now_and_then(stepwise, encoder, thin, period):
+    cone = every_cone()
+    A, b, c = problem(cone, cone.dim - 2 if thin else cone.dim // 2)
+    config = ControllerConfig(encoder, 4, scheduled=True, period=period)
+    layer = awake(RCDRSLayer(A, cone, 6, CORE, config))
+    assert_same(stepwise, layer, b, c)
+
+
+def test_between_two_looks_a_correction_holds():
+    """Without a look an untrained head has no say: then there is the schedule alone."""
+    A, b, c = problem(every_cone(), 10)
+    free = {"envelope": None, "growth": None}
+    layer = awake(
+        RCDRSLayer(
+            A,
+            every_cone(),
+            8,
+            CORE,
+            ControllerConfig("direct", 4, scheduled=True, period=4, **free),
+        )
+    )
+    raw = layer.controller.map.raw_core()
+    with torch.no_grad():
+        layer.controller.schedule[:] = raw
+    alpha = layer(b, c).alpha.detach()
+    torch.testing.assert_close(alpha[:, :3], torch.full_like(alpha[:, :3], CORE[0]))
+    for first, last in ((3, 7), (7, 8)):
+        held = alpha[:, first:last]
+        assert bool((held == held[:, :1]).all()), "the correction changed without a look"
+        assert float((held[:, 0] - CORE[0]).abs().min()) > 0
+
+
 @pytest.mark.parametrize("batch", [1, 2, 16, 17, 63, 64, 65, 130])
 def test_every_kind_of_tile(stepwise, batch):
     cone = Product([Nonneg(3), SecondOrder(4), PSD(3)])

@@ -25,15 +25,18 @@ def pretrained(
     recipe: str = "log_kkt",
     seed: int = LAYER_SEED,
     root: str | Path = ROOT,
+    universe: str = "",
 ) -> tuple[RCDRSLayer, Any]:
     """A trained layer and the instances that it was trained, validated and tested on.
 
     Arguments
         case: ``socp-hard``, ``mixed-small``, ``dispatch-inequality``, ...
         depth: the number of steps that it was trained for.
-        method, recipe: RCDRS-Env or RCDRS-NoEnv; ``log_kkt`` or ``paper``.
+        method, recipe: RCDRS-Env, RCDRS-NoEnv or RCDRS-Light; ``log_kkt`` or ``paper``.
         seed: of the instances, which decides A, and of the training.
         root: the checkout whose ``results/released`` is read.
+        universe: of the configuration: ``fair`` has layers that start from a core without an edge,
+            and RCDRS-Light.
 
     Example
         >>> layer, data = rcdrs.pretrained("socp-hard", depth=20)
@@ -44,8 +47,9 @@ def pretrained(
     if method not in LAYERS:
         raise ValueError(f"method is {method!r}, expected one of {', '.join(LAYERS)}.")
     plan = Plan.read(root)
-    key = plan.key("checkpoints", case, seed, K=depth, method=method, recipe=recipe)
-    experiment, stages = plan.experiments[key.experiment], stages_of(key.experiment)
+    places = {"K": depth, "method": method, "recipe": recipe, "universe": universe}
+    key = plan.key("checkpoints", case, seed, **places)
+    experiment, stages = plan.experiment(key), stages_of(key.experiment)
     # An unknown case is an error here, before any file is looked for.
     data = stages.generate(case, seed, experiment.instances())
     state = plan.released.state(key, plan.digests(key))

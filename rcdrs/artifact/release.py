@@ -30,8 +30,9 @@ from rcdrs.artifact.times import benchmark_seconds
 from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
-#: Layers are released of these methods and this seed: 13 MB.  Every seed would be 39 MB.
-LAYERS = ("RCDRS-Env", "RCDRS-NoEnv")
+#: Layers are released of these methods, universes and this seed: every seed would be too large.
+LAYERS = ("RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light", "RCDRS-Glance")
+LAYER_UNIVERSES = ("", "fair")
 LAYER_SEED = 0
 #: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.
 NOTE = (
@@ -194,7 +195,8 @@ def _places(rows: Path, name: str) -> dict[str, Any]:
 
 def _layer(run: Path, key: Key, rows: Path) -> dict[Key, Path]:
     """The trained layer that a row was computed with, and no later one."""
-    if key.kind != "rows" or key.method not in LAYERS or key.seed != LAYER_SEED:
+    kept = key.method in LAYERS and key.universe in LAYER_UNIVERSES and key.seed == LAYER_SEED
+    if key.kind != "rows" or not kept:
         return {}
     layer = replace(key, kind="checkpoints")
     path = run / layer.path()
@@ -252,7 +254,7 @@ def _merge_details(source: Path, target: Path) -> None:
 
 def _wall_time(run: Path, key: Key) -> dict[str, float]:
     """How long the job that wrote the file took, where the run has measured it."""
-    name = Path(key.path().removeprefix(key.within)).with_suffix(".tsv")
+    name = Path(key.path()).relative_to(key.within).with_suffix(".tsv")
     measured = name if key.kind == "rows" else name.relative_to(name.parts[0])
     path = run / "benchmarks" / RULES[key.kind] / key.within / measured
     seconds = benchmark_seconds(path)

@@ -71,6 +71,7 @@ METHODS = {
         Method("RCDRS-NoEnv", changes={"envelope": None}),
         Method("RCDRS-MLP", changes={"encoder": "mlp"}),  # without memory
         Method("RCDRS-Light", changes=light.CHANGES),
+        Method("RCDRS-Glance", changes=light.GLANCE),
     )
 }
 

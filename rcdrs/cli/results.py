@@ -221,7 +221,7 @@ def calibrate(options: argparse.Namespace) -> None:
 
     config = Plan.read(ROOT, options.configfile).config
     for family in options.families:
-        table = run(family, options.seed, config.synthetic, config.sampling)
+        table = run(family, options.seed, config)
         print(table.to_string(index=False, float_format="{:.3g}".format))
         print(f"{family}: rms of log(ours/paper) over {len(table)} figures: {rms(table):.3f}\n")
 

@@ -46,6 +46,13 @@ def tune(options: argparse.Namespace) -> None:
     _check_out(options, "cores", **_owner(options), K=options.depth)
     grid = _settings(options, "cores", name)
     _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
+    core = engine.read_core(options.out, owner_of(options.instances))
+    for part, value in (("alpha", core.alpha), ("beta", core.beta)):
+        low, high = min(grid[part]), max(grid[part])
+        if low < high and value in (low, high):
+            edge = f"lies on the edge of its grid, {low:g} to {high:g}"
+            told = f"warning: the selected {part} = {value:g} {edge}: a wider one may have a better"
+            print(told, file=sys.stderr)
     print(f"wrote {options.out}")
 
 

@@ -86,6 +86,8 @@ class ControllerConfig:
         controls: the variables it sets, from `CONTROLS`; the others stay at the core.
         envelope, growth: the safeguards, or None without them.
         scheduled: learn a schedule, too, and let the encoder correct it.
+        period: it looks at every so manieth step, and a correction of the schedule holds until the
+            next look.
     """
 
     encoder: str = "gru"
@@ -96,8 +98,16 @@ class ControllerConfig:
     growth: Growth | None = field(default_factory=Growth)
     ranges: Ranges = field(default_factory=Ranges)
     scheduled: bool = False
+    period: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.period, int) or isinstance(self.period, bool) or self.period < 1:
+            raise ValueError(f"period is {self.period!r}, expected a positive integer.")
+        if self.period > 1 and not self.scheduled:
+            raise ValueError(
+                f"period is {self.period} without a schedule, of which there is nothing to hold "
+                "between two looks: expected 1, or scheduled=True."
+            )
         if not isinstance(self.scheduled, bool):
             raise TypeError(f"scheduled is {self.scheduled!r}, expected True or False.")
         _check_names("encoder", [self.encoder], [*ENCODERS, SCHEDULE])
@@ -114,10 +124,12 @@ class ControllerConfig:
                 raise TypeError(f"{name} is {value!r}, expected {expected}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; `scheduled` only where it is set, as files from before do not have it."""
-        values = asdict(self)
-        if not self.scheduled:
-            del values["scheduled"]
+        """Plain values; `scheduled` and `period` only where they are set, as files from before do
+        not have them."""
+        values, standard = asdict(self), ControllerConfig()
+        for name in ("scheduled", "period"):
+            if values[name] == getattr(standard, name):
+                del values[name]
         return values
 
     @staticmethod

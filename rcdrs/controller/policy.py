@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,14 @@ from rcdrs.controller.config import SCHEDULE, ControllerConfig
 from rcdrs.controller.encoders import ENCODERS, Head
 from rcdrs.controller.features import features
 from rcdrs.solver.fused import Observation, Transition
+
+
+class Memory(NamedTuple):
+    """What a controller keeps of its last look: its output, what it saw, and its encoder's own."""
+
+    raw: Tensor
+    seen: Observation | None = None
+    encoder: Any = None
 
 
 class Controller(nn.Module):
@@ -39,22 +47,24 @@ class Controller(nn.Module):
         self,
         transition: Transition,
         seen: Observation,
-        before: Observation,
         previous: Tensor,
-        memory: Any,
+        memory: Memory | None,
         k: int,
         depth: int,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Memory | None]:
         """For step k of `depth`: the action ``l_k`` (batch, 3), its alpha and beta (batch,), and
-        the encoder's memory."""
+        what it remembers."""
         if self.config.encoder == SCHEDULE:
             # Beyond the trained depth the last action goes on.
             raw = self.schedule[min(k, len(self.schedule) - 1)].expand_as(previous)
         else:
-            kept = self.config.features
-            phi = features(transition, seen, before, previous, self.map.base, k, depth, kept)
-            hidden, memory = self.encoder(phi, memory)
-            raw = self.head(hidden)
+            kept, memory = self.config.features, memory or Memory(torch.zeros_like(previous))
+            if (k + 1) % self.config.period == 0:
+                before = memory.seen or seen
+                phi = features(transition, seen, before, previous, self.map.base, k, depth, kept)
+                hidden, encoded = self.encoder(phi, memory.encoder)
+                memory = Memory(self.head(hidden), seen, encoded)
+            raw = memory.raw
             if self.config.scheduled:
                 raw = raw + self.schedule[min(k, len(self.schedule) - 1)]
         action, alpha, beta = self.map(raw, previous, k)

@@ -55,7 +55,9 @@ Family = Annotated[str, Field(pattern="^[a-z]+$", max_length=40)]
 Printable = Annotated[str, AfterValidator(_printable)]
 Scale = Literal["small", "medium", "hard"]
 Edition = Literal[*SAMPLINGS]  # type: ignore[valid-type]
-Controlled = Literal["Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-MLP", "RCDRS-Light"]
+Controlled = Literal[
+    "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-MLP", "RCDRS-Light", "RCDRS-Glance"
+]
 
 
 class Section(BaseModel):
@@ -139,6 +141,9 @@ class Controller(Section):
     envelope: EnvelopeSection = EnvelopeSection()
     growth: GrowthSection = GrowthSection()
     scheduled: Annotated[bool, IF_SET] = Standard.scheduled
+    period: Annotated[Count, Field(exclude_if=lambda value: value == Standard.period)] = (
+        Standard.period
+    )
 
 
 class Schedule(Section):

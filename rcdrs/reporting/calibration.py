@@ -21,10 +21,8 @@ TABLES = {5: "tab:app_synthetic_k5", 20: "tab:synthetic_main_k20"}
 METRICS = ("ObjErr", "r_p", "r_d", "r_gap")
 
 
-def calibrate(family: str, seed: int, section: Any, sampling: str) -> pd.DataFrame:
+def calibrate(family: str, seed: int, config: Any) -> pd.DataFrame:
     """F-DRS and Grid-DRS at K = 5 and 20 on the test split, beside the paper's figures.
-
-    `section` is that of the synthetic benchmarks in the configuration, and `sampling` its edition.
 
     Sixteen rows with the columns K, method, metric, ours, paper and ratio = ours / paper.
     Rows of learned methods are left out on purpose: instances fitted to them would
@@ -33,6 +31,7 @@ def calibrate(family: str, seed: int, section: Any, sampling: str) -> pd.DataFra
     if family not in BENCHMARKS:
         known = ", ".join(BENCHMARKS)
         raise ValueError(f"no classical rows for family {family!r}, expected one of {known}.")
+    section, sampling = config.synthetic, config.sampling
     instances = generate(f"{family}-hard", seed, section.instances.plain(), sampling=sampling)
     rows, grid = [], (section.grid.alpha, section.grid.beta, section.grid.instances)
     for K in TABLES:

@@ -1,8 +1,9 @@
-"""RCDRS against the strongest compared method in every setting, and the summary over settings.
+"""RCDRS against the strongest baseline in every setting, and the summary over settings.
 
-The paper's definitions (text before table 9): a win is decided by the
-seed-averaged metric of a setting; the ratio divides the better RCDRS variant by the strongest
-baseline that is not RCDRS, in that metric and setting.
+The paper's definitions: a win is decided by the seed-averaged metric of a setting; the ratio
+divides the better RCDRS variant by the strongest baseline, in that metric and setting.  Which
+baselines count it says in two ways, so there are two readings: the ``classical`` ones by table 9,
+``every`` one that is not RCDRS by the text before it.
 """
 
 from __future__ import annotations
@@ -12,22 +13,31 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 from rcdrs.artifact.config import Config
 from rcdrs.artifact.key import Key
+from rcdrs.experiments.synthetic.experiment import Experiment
 from rcdrs.reporting.formatting import Amount
-from rcdrs.reporting.results import Results, Statistic
+from rcdrs.reporting.results import MissingRow, Results, Statistic
 
 RCDRS = ("RCDRS-Env", "RCDRS-NoEnv")
 
+Reading = Literal["classical", "every"]
+#: What the methods of each reading are called.  The first one leads: hard SOCP comes out in it as
+#: the paper has it, and points far from feasible, as L-PDHG's at K = 5, do not win by a small Gap.
+READINGS: dict[Reading, str] = {"classical": "classical method", "every": "compared method"}
 
-def compared_methods(config: Config) -> list[str]:
-    return [method for method in config.synthetic.methods if method not in RCDRS]
+
+def compared_methods(config: Config, reading: Reading) -> list[str]:
+    """Those that learn nothing, or all but RCDRS."""
+    left_out = Experiment.learned if reading == "classical" else RCDRS
+    return [method for method in config.synthetic.methods if method not in left_out]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric in one setting, of every method."""
+    """One metric in one setting, of RCDRS and of the methods of one reading."""
 
     family: str
     scale: str
@@ -45,11 +55,6 @@ class Comparison:
     def better(self) -> Statistic:
         """The better of the two RCDRS variants."""
         return lowest(self.rcdrs.values())
-
-    @property
-    def winner(self) -> Statistic:
-        """The best of all; a compared method where it ties with RCDRS."""
-        return lowest([self.strongest, self.better])
 
     @property
     def ratio(self) -> float:
@@ -71,15 +76,19 @@ def ratio(ours: float, theirs: float) -> float:
     return 1.0 if ours == 0 else math.inf
 
 
-def compare(config: Config, results: Results, metric: str, recipe: str) -> list[Comparison]:
+def compare(
+    config: Config, results: Results, metric: str, recipe: str, reading: Reading = "classical"
+) -> list[Comparison]:
     """The metric in every configured setting; `recipe` is that of RCDRS alone."""
-    part, found = config.synthetic, []
+    part, found, compared = config.synthetic, [], compared_methods(config, reading)
+    if not compared:
+        raise MissingRow(f"synthetic.methods of the configuration has no {READINGS[reading]}.")
     for setting in product(part.families, part.scales, part.depths):
-        compared, rcdrs = (
+        others, rcdrs = (
             {method: results.statistic(metric, *setting, method, trained) for method in methods}
-            for methods, trained in ((compared_methods(config), "paper"), (RCDRS, recipe))
+            for methods, trained in ((compared, "paper"), (RCDRS, recipe))
         )
-        found.append(Comparison(*setting, metric, compared, rcdrs))
+        found.append(Comparison(*setting, metric, others, rcdrs))
     return found
 
 
@@ -101,7 +110,7 @@ class Item:
 
 
 def summary(gaps: list[Comparison], distances: list[Comparison]) -> list[Item]:
-    """The paper's lines, for the comparisons by Gap and by Dist of the same settings."""
+    """The paper's lines, for the comparisons by Gap and by Dist of one reading."""
     env = ["RCDRS-Env"]
     items = [
         _wins("best_rcdrs_gap_wins", "Best RCDRS gap wins", gaps, RCDRS),
@@ -125,7 +134,7 @@ def summary(gaps: list[Comparison], distances: list[Comparison]) -> list[Item]:
 
 
 def _wins(name: str, label: str, comparisons: list[Comparison], variants: Iterable[str]) -> Item:
-    meaning = "settings where it is below every compared method"
+    meaning = "settings where it is below the strongest"
     count, unit = sum(c.won_by(variants) for c in comparisons), f"of {len(comparisons)}"
     behind = _behind(comparisons, variants)
     return Item(name, label, meaning, count, unit, comparisons[0].metric, behind)

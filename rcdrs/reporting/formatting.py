@@ -35,6 +35,7 @@ class Style:
 
 
 SCIENTIFIC = Style(".2e", tight=True)
+SHORT = Style(".0e")
 MILLISECONDS = Style(".3f", tight=True)
 THREE_DECIMALS = Style(".3f")
 FOUR_DECIMALS = Style(".4f")

@@ -220,14 +220,19 @@ def versus(first: Statistic, second: Statistic, details: Details) -> Paired:
 
 
 def of_settings(
-    config: Config, results: Results, details: Details, metric: str = "Gap", recipe: str = "paper"
+    config: Config,
+    results: Results,
+    details: Details,
+    metric: str = "Gap",
+    recipe: str = "paper",
+    reading: coverage.Reading = "classical",
 ) -> pd.DataFrame:
-    """The better RCDRS variant against the strongest compared method, a line per setting.
+    """The better RCDRS variant against the strongest of a reading, a line per setting.
 
     Both are chosen on the instances on which they are compared, which flatters both a little.
     """
     lines = []
-    for found in coverage.compare(config, results, metric, recipe):
+    for found in coverage.compare(config, results, metric, recipe, reading):
         pair = versus(found.better, found.strongest, details)
         where = {"family": found.family, "scale": found.scale, "K": found.K, "metric": metric}
         first, second = (end.method for end in (found.better, found.strongest))

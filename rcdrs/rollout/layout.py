@@ -26,9 +26,10 @@ GATES, KEPT = {GRU: 3, LSTM: 4, MLP: 1}, {GRU: 1, LSTM: 1, MLP: 0}
 #: Made once a tile.  d = S^-1 U'b, p = V d, q = V'c, a = V'v - d; `inverse` is 1/(|c| + eps_c).
 ONCE = (
     "b", "c", "Q", "lower", "upper", "d", "p", "q", "a", "t", "w", "g",
-    "b_norm", "c_norm", "inverse", "beta", "kappa", "first", "raw", "spread",
+    "b_norm", "c_norm", "inverse", "beta", "kappa", "first", "raw", "held", "spread",
 )  # fmt: skip
-#: Made at each step; of z, v, o, hidden and seen, place k is what step k starts from.
+#: Made at each step; of z, v and o, place k is what step k starts from.  What the controller sees,
+#: makes of it and remembers has a place for each of its looks, see `passes.look`.
 STEPS = (
     "z", "v", "o", "seen", "hidden",
     "e", "saved", "phi", "gates", "kept", "inner", "action", "slope", "follows",
@@ -37,7 +38,7 @@ STEPS = (
 BACK = (
     "z", "v", "e", "t", "moved", "through", "w", "o", "a", "c", "d", "p", "q", "b_norm", "c_norm",
     "inverse", "alpha", "kappa", "before", "later", "seen", "action", "raw", "phi", "gates",
-    "inner", "hidden", "cell", "b",
+    "inner", "hidden", "cell", "held", "b",
 )  # fmt: skip
 
 
@@ -99,6 +100,7 @@ class Shape(NamedTuple):
     features: int
     equality: bool  # is |A z - b| among the features?
     hidden: int
+    period: int  # the controller looks at every so manieth step
     depth: int
 
     @property
@@ -117,7 +119,7 @@ class Shape(NamedTuple):
         once = dict.fromkeys(ONCE, 1) | dict(
             b=self.m, c=n, Q=n * self.curved, lower=box, upper=box, d=r, p=n * thin,
             q=r * followed, a=r * followed, t=n, w=w, g=n * self.curved, first=3, raw=3,
-            spread=2 * n * (lanes == 1),
+            held=3, spread=2 * n * (lanes == 1),
         )  # fmt: skip
         steps = dict(
             z=n, v=n, o=offset, seen=5, hidden=H * (self.kind != DIRECT), e=n,
@@ -127,7 +129,7 @@ class Shape(NamedTuple):
         back = dict.fromkeys(BACK, 1) | dict(
             z=n, v=n, e=n, t=n, moved=n, through=n, w=w, o=offset, a=r * followed, c=n, d=r,
             p=n * thin, q=r * followed, seen=5, action=3, raw=3, phi=F, gates=gates, inner=H,
-            hidden=H * (self.kind != DIRECT), cell=kept, b=self.m,
+            hidden=H * (self.kind != DIRECT), cell=kept, held=3, b=self.m,
         )  # fmt: skip
         return [once[x] for x in ONCE], [steps[x] for x in STEPS], [back[x] for x in BACK]
 
@@ -170,7 +172,7 @@ def open_tape(buffer, once, steps, places, lanes):  # type: ignore[no-untyped-de
     return Once(
         row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7), row(8), row(9), row(10),
         row(11), row(12)[0], row(13)[0], row(14)[0], row(15)[0], row(16)[0], row(17), row(18),
-        row(19).reshape((2, row(19).size // 2)),
+        row(19), row(20).reshape((2, row(20).size // 2)),
     ), Steps(
         step(0), step(1), step(2), step(3), step(4), step(5), step(6), step(7), step(8), step(9),
         step(10), step(11), step(12), step(13),
@@ -189,5 +191,5 @@ def open_back(buffer, starts, lanes):  # type: ignore[no-untyped-def]
         row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7), row(8), row(9), row(10),
         row(11), row(12), row(13)[0], row(14)[0], row(15)[0], row(16)[0], row(17)[0], row(18)[0],
         row(19)[0], row(20), row(21), row(22), row(23), row(24), row(25), row(26), row(27),
-        row(28),
+        row(28), row(29),
     )  # fmt: skip

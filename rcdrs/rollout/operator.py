@@ -27,8 +27,8 @@ Many = Sequence[Tensor]
 LIBRARY = torch.library.Library("rcdrs", "DEF")
 #: The batch is the first axis of b, c, the start and Q, and the last one of the bounds, `given` and
 #: all that is returned.  `problem`, `policy` and `weights` are the tuples of `layout`; `cone` is
-#: the table of its parts, row after row; `sizes` are kind, features, hidden, depth and whether
-#: |A z - b| is among the features.
+#: the table of its parts, row after row; `sizes` are kind, features, hidden, period, depth and
+#: whether |A z - b| is among the features.
 GIVEN_ = (
     "Tensor b, Tensor c, Tensor z0, Tensor u0, Tensor given, Tensor[] weights, Tensor[] problem, "
     "Tensor[] policy, Tensor[] extras, int[] cone, int[] sizes"
@@ -100,8 +100,9 @@ def _shape(
     n: int, m: int, rank: int, thin: int, curved: bool, cone: tuple[int], sizes: tuple[int, ...]
 ) -> Shape:
     table = tuple(tuple(cone[i : i + 6]) for i in range(0, len(cone), 6))
-    kind, features, hidden, depth, equality = sizes
-    return Shape(n, m, rank, thin, curved, table, kind, features, bool(equality), hidden, depth)
+    kind, features, hidden, period, depth, equality = sizes
+    controller = (kind, features, bool(equality), hidden, period)
+    return Shape(n, m, rank, thin, curved, table, *controller, depth)
 
 
 def _buffers(batch: int, shape: Shape, save: bool) -> tuple[int, int, int]:
@@ -155,9 +156,9 @@ def _rollout(*arguments: Any) -> tuple[Tensor, ...]:
     def run(first: int, last: int) -> int:
         buffers = tape.reshape(-1, numbers) if save else np.empty((1, numbers), c.dtype)
         lost: int = passes.forward(
-            (first, last), lanes, places, shape.depth, shape.kind, shape.form, shape.equality,
-            save, starts, problem, policy, weights, b, c, *extras, z0, u0, actions, buffers,
-            *results,
+            (first, last), lanes, places, shape.depth, shape.kind, shape.period, shape.form,
+            shape.equality, save, starts, problem, policy, weights, b, c, *extras, z0, u0, actions,
+            buffers, *results,
         )  # fmt: skip
         return lost
 
@@ -205,7 +206,7 @@ def _rollout_backward(*arguments: Any) -> list[Tensor]:
     def run(first: int, last: int) -> int:
         scratch = np.empty(int(starts[2][-1]) * lanes, arrays[0].dtype)
         passes.backward(
-            (first, last, groups), lanes, tiles, shape.depth, shape.kind, shape.form,
+            (first, last, groups), lanes, tiles, shape.depth, shape.kind, shape.period, shape.form,
             shape.equality, starts, problem, policy, weights, scratch, tapes, *arrays,
             (needs[0], needs[1], needs[2]), *results[:5], Weights(*results[5:]),
         )  # fmt: skip

@@ -40,8 +40,8 @@ from rcdrs.solver.fused import EPSILON_C
 
 @compiled
 def forward(  # type: ignore[no-untyped-def]
-    tiles, lanes, places, depth, kind, form, equality, save, starts, problem, policy, weights,
-    b, c, Q, lower, upper, z0, u0, given, buffers, state, moved, bad, actions,
+    tiles, lanes, places, depth, kind, period, form, equality, save, starts, problem, policy,
+    weights, b, c, Q, lower, upper, z0, u0, given, buffers, state, moved, bad, actions,
 ):  # fmt: skip
     """Solve the tiles from `tiles[0]` to `tiles[1]`; the batch is the first axis of b, c, Q, the
     bounds and the start, and the last one of what is returned.
@@ -65,16 +65,17 @@ def forward(  # type: ignore[no-untyped-def]
             if kind == GIVEN:
                 load_rows(given, first, s.action[here][1:])
             else:
-                act(kind, k, depth, places, policy, weights, at, s)
+                act(kind, k, depth, places, look(k, period), policy, weights, at, s)
                 store(s.action[here], first, last, actions[k])
             exponential(s.action[here][2], at.beta)
             step(form, problem, s.action[here][1], at, s, here, there)
             if k + 1 == depth:
                 break
-            if form == FOLLOWED or equality:
+            watched = look(k + 1, period)
+            if form == FOLLOWED or (equality and watched >= 0):
                 offset(problem.V, s.z[there], at.d, s.o[there])
-            if kind >= GRU:
-                seen = s.seen[there]
+            if kind >= GRU and watched >= 0:
+                seen = s.seen[watched % places]
                 splitting.observe(s.z[here], s.z[there], s.e[here], at.c, at.Q, seen)
                 if equality:
                     splitting.measure(problem.scale, s.o[there], seen[EQUALITY])
@@ -83,6 +84,13 @@ def forward(  # type: ignore[no-untyped-def]
             s.z[here], s.z[there], s.v[there], s.e[here], first, last, at, state, moved, bad
         )
     return lost
+
+
+@compiled
+def look(k, period):  # type: ignore[no-untyped-def]
+    """The number of the controller's look before step k, or -1 where it takes none: it looks at
+    every `period`-th step, and its correction of the schedule holds until the next."""
+    return (k + 1) // period - 1 if (k + 1) % period == 0 else -1
 
 
 @compiled
@@ -107,6 +115,7 @@ def begin(form, equality, problem, policy, z0, u0, first, at, s):  # type: ignor
         offset(problem.V, v, at.d, at.a)
     for i in range(3):
         at.first[i] = policy.base[i]
+    at.held[:] = 0
     s.hidden[0] = 0
     s.kept[0] = 0
     seen = s.seen[0]
@@ -118,37 +127,40 @@ def begin(form, equality, problem, policy, z0, u0, first, at, s):  # type: ignor
 
 
 @compiled
-def act(kind, k, depth, places, policy, weights, at, s):  # type: ignore[no-untyped-def]
+def act(kind, k, depth, places, watched, policy, weights, at, s):  # type: ignore[no-untyped-def]
     """The action of step k, from the schedule, from what is seen, or from both."""
-    here, there = k % places, (k + 1) % places
-    before = (k - 1 if k else 0) % places
-    previous = s.action[before] if k else at.first
+    here = k % places
+    previous = s.action[(k - 1) % places] if k else at.first
     at.raw[:] = 0
     if len(weights.schedule):
         row = weights.schedule[min(k, len(weights.schedule) - 1)]
         for i in range(3):
             at.raw[i] = row[i]
-    if kind >= GRU:
+    if kind >= GRU and watched >= 0:
+        now, after = watched % places, (watched + 1) % places
+        before = (watched - 1 if watched else 0) % places
         elapsed = at.raw.dtype.type(k / depth)
         control.features(
-            policy.kept, s.seen[here], s.seen[before][OBJECTIVE], previous, policy.base,
-            at.b_norm, at.c_norm, elapsed, s.phi[here],
+            policy.kept, s.seen[now], s.seen[before][OBJECTIVE], previous, policy.base,
+            at.b_norm, at.c_norm, elapsed, s.phi[now],
         )  # fmt: skip
-        h, h_next, gates = s.hidden[here], s.hidden[there], s.gates[here]
+        h, h_next, gates = s.hidden[now], s.hidden[after], s.gates[now]
         seen_by_head = h_next
-        encoder = (weights.W, weights.U, weights.b_W, weights.b_U, s.phi[here])
+        encoder = (weights.W, weights.U, weights.b_W, weights.b_U, s.phi[now])
         if kind == GRU:
-            control.encode_gru(*encoder, h, gates, s.kept[here], h_next)
+            control.encode_gru(*encoder, h, gates, s.kept[now], h_next)
         elif kind == LSTM:
-            control.encode_lstm(*encoder, h, s.kept[here], gates, s.kept[there], h_next)
+            control.encode_lstm(*encoder, h, s.kept[now], gates, s.kept[after], h_next)
         elif kind == MLP:
             control.encode_mlp(*encoder, gates, h_next)
         else:
-            seen_by_head = s.phi[here]
+            seen_by_head = s.phi[now]
+        at.held[:] = 0
         control.decide(
             weights.W_head, weights.b_head, weights.W_last, weights.b_last,
-            seen_by_head, s.inner[here], at.raw,
+            seen_by_head, s.inner[now], at.held,
         )  # fmt: skip
+    add(at.held, at.raw)
     control.admit(
         at.raw, previous, policy.controlled, policy.base, policy.low, policy.high, policy.growth,
         policy.radius[k], s.action[here], s.slope[here], s.follows[here],
@@ -232,8 +244,8 @@ def finish(z_before, z_end, v_end, e, first, last, at, state, moved, bad):  # ty
 
 @compiled
 def backward(  # type: ignore[no-untyped-def]
-    groups, lanes, tiles, depth, kind, form, equality, starts, problem, policy, weights, scratch,
-    buffers, g_state, g_moved, g_actions, needs,
+    groups, lanes, tiles, depth, kind, period, form, equality, starts, problem, policy, weights,
+    scratch, buffers, g_state, g_moved, g_actions, needs,
     g_b, g_c, g_z0, g_u0, g_given, g_weights,
 ):  # fmt: skip
     """The gradients of the tiles of the groups from `groups[0]` to `groups[1]`.
@@ -249,7 +261,9 @@ def backward(  # type: ignore[no-untyped-def]
             width = lanes_left(lanes, last - first)
             at, s = open_tape(buffers[tile], starts[0], starts[1], places, width)
             d = open_back(scratch, starts[2], width)
-            for total in (d.c, d.d, d.p, d.q, d.o, d.a, d.seen, d.action, d.hidden, d.cell):
+            for total in (
+                d.c, d.d, d.p, d.q, d.o, d.a, d.seen, d.action, d.hidden, d.cell, d.held
+            ):  # fmt: skip
                 total[:] = 0
             for total in (d.b_norm, d.c_norm, d.inverse, d.later):
                 total[:] = 0
@@ -257,7 +271,8 @@ def backward(  # type: ignore[no-untyped-def]
             for k in range(depth - 1, -1, -1):
                 alpha = s.action[k][1]
                 exponential(s.action[k][2], at.beta)
-                moves = k + 1 == depth or kind >= GRU
+                watched = look(k, period) if kind >= GRU else -1
+                moves = k + 1 == depth or (kind >= GRU and look(k + 1, period) >= 0)
                 pull_step(form, problem, alpha, moves, k, needs, at, s, d)
                 if k + 1 == depth:
                     add_rows(g_state[0], first, last, d.z)  # x = z + e
@@ -266,18 +281,18 @@ def backward(  # type: ignore[no-untyped-def]
                     d.action[2, j] += d.kappa[j] * at.inverse[j] * at.beta[j]
                 if kind != GIVEN:
                     add_rows(g_actions[k], first, last, d.action)
-                    pull_act(kind, k, policy, weights, g_weights, group, at, s, d)
-                if kind >= GRU and equality:
-                    if form != FOLLOWED:
-                        d.o[:] = 0
-                    residual = s.seen[k][EQUALITY]
+                    pull_act(kind, k, watched, policy, weights, g_weights, group, at, s, d)
+                if form != FOLLOWED:
+                    d.o[:] = 0
+                if watched >= 0 and equality:
+                    residual = s.seen[watched][EQUALITY]
                     splitting.pull_measure(problem.scale, s.o[k], residual, d.seen[EQUALITY], d.o)
-                if (form == FOLLOWED or equality) and (k or start_needs):
+                if (form == FOLLOWED or (equality and watched >= 0)) and (k or start_needs):
                     times(d.z, problem.V, d.o, 1, 1)
                 if b_needs and len(d.o):
                     subtract(d.o, d.d)
-                if kind >= GRU:
-                    pull_seen(k, c_needs, at, s, d)
+                if watched >= 0:
+                    pull_seen(k, watched, c_needs, at, s, d)
                 elif k:
                     d.e[:] = 0
             if kind == GIVEN:  # the same at every step, so that the gradients have added up
@@ -369,9 +384,9 @@ def pull_direct(g, g_t, at, d, c_needs):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def pull_act(kind, k, policy, weights, g_weights, group, at, s, d):  # type: ignore[no-untyped-def]
+def pull_act(kind, k, watched, policy, weights, g_weights, group, at, s, d):  # type: ignore[no-untyped-def]
     """From the gradient in the action to those in the weights, in what was seen, and in the last
-    action, which takes its place."""
+    action, which takes its place.  That of a correction adds up until its look is reached."""
     for i in range(3):
         for j in range(d.raw.shape[1]):
             d.raw[i, j] = d.action[i, j] * s.slope[k, i, j]
@@ -382,35 +397,41 @@ def pull_act(kind, k, policy, weights, g_weights, group, at, s, d):  # type: ign
         control.add_sums(g_weights.schedule[group][row], d.raw)
     if kind == SCHEDULE:
         return
-    h, h_next, phi, gates = s.hidden[k], s.hidden[k + 1], s.phi[k], s.gates[k]
+    add(d.raw, d.held)
+    if watched < 0:
+        return
+    h, h_next = s.hidden[watched], s.hidden[watched + 1]
+    phi, gates = s.phi[watched], s.gates[watched]
     seen_by_head, g_seen = (phi, d.phi) if kind == DIRECT else (h_next, d.hidden)
     if kind == DIRECT:
         d.phi[:] = 0
     control.pull_decide(
-        weights.W_head, weights.W_last, seen_by_head, s.inner[k], d.raw,
+        weights.W_head, weights.W_last, seen_by_head, s.inner[watched], d.held,
         g_weights.W_head[group], g_weights.b_head[group],
         g_weights.W_last[group], g_weights.b_last[group], d.inner, g_seen,
     )  # fmt: skip
+    d.held[:] = 0
     W, U = weights.W, weights.U
     totals = (g_weights.W[group], g_weights.U[group], g_weights.b_W[group], g_weights.b_U[group])
     if kind == GRU:
-        control.pull_gru(W, U, phi, h, gates, s.kept[k], d.hidden, *totals, d.gates, d.phi)
+        control.pull_gru(W, U, phi, h, gates, s.kept[watched], d.hidden, *totals, d.gates, d.phi)
     elif kind == LSTM:
         control.pull_lstm(
-            W, U, phi, h, s.kept[k], gates, s.kept[k + 1], d.hidden, d.cell, *totals, d.gates, d.phi
-        )
+            W, U, phi, h, s.kept[watched], gates, s.kept[watched + 1], d.hidden, d.cell, *totals,
+            d.gates, d.phi,
+        )  # fmt: skip
     elif kind == MLP:
         control.pull_mlp(W, U, phi, gates, h_next, d.hidden, *totals, d.gates, d.phi)
-    before = s.seen[k - 1 if k else 0][OBJECTIVE]
+    before = s.seen[watched - 1 if watched else 0][OBJECTIVE]
     control.pull_features(
-        policy.kept, s.seen[k], before, at.b_norm, at.c_norm, d.phi,
+        policy.kept, s.seen[watched], before, at.b_norm, at.c_norm, d.phi,
         d.seen, d.before, d.action, d.b_norm, d.c_norm,
     )  # fmt: skip
 
 
 @compiled
-def pull_seen(k, c_needs, at, s, d):  # type: ignore[no-untyped-def]
-    """From the gradients in what step k saw to those in its z and in the e before."""
+def pull_seen(k, watched, c_needs, at, s, d):  # type: ignore[no-untyped-def]
+    """From the gradients in what was seen before step k to those in its z and in the e before."""
     g, z, lanes = at.c, s.z[k], range(len(d.later))
     if len(at.Q):
         g = at.g
@@ -418,11 +439,13 @@ def pull_seen(k, c_needs, at, s, d):  # type: ignore[no-untyped-def]
             for j in lanes:
                 g[i, j] = at.c[i, j] + at.Q[i, j] * z[i, j]
     for j in lanes:
-        d.seen[OBJECTIVE, j] += d.later[j] + (d.before[j] if k == 0 else 0)
+        d.seen[OBJECTIVE, j] += d.later[j] + (d.before[j] if watched == 0 else 0)
         d.later[j] = d.before[j]
     if k:
         d.e[:] = 0
-        splitting.pull_observe(s.z[k - 1], z, s.e[k - 1], g, s.seen[k], d.seen, d.z, d.e, d.moved)
+        splitting.pull_observe(
+            s.z[k - 1], z, s.e[k - 1], g, s.seen[watched], d.seen, d.z, d.e, d.moved
+        )
     else:
         splitting.over(d.seen[SIZE], s.seen[0][SIZE])
         for i in range(len(z)):

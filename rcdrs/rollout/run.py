@@ -95,7 +95,9 @@ def unroll(
     c, none = program.c, _nothing(program.c.dtype)[-1][0]
     kind = GIVEN if controller is None else KINDS[controller.config.encoder]
     used = _used(controller)
-    hidden = controller.config.hidden if controller is not None and kind >= GRU else 0
+    hidden, period = 0, 1
+    if controller is not None and kind >= GRU:
+        hidden, period = controller.config.hidden, controller.config.period
     inputs = Inputs(
         program.b,
         c,
@@ -107,7 +109,7 @@ def unroll(
         _policy(controller, depth, c),
         _extras(program),
         _table(program.cone) or [],
-        [kind, len(used), hidden, depth, EQUALITY in used],
+        [kind, len(used), hidden, period, depth, EQUALITY in used],
     )
     learns = torch.is_grad_enabled() and any(
         t.requires_grad for t in (*inputs[:5], *inputs.weights)

@@ -9,6 +9,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,7 @@ from rcdrs.reporting.claims.evidence import read_tests
 from rcdrs.reporting.claims.ledger import Ledger
 from rcdrs.reporting.claims.output import noise_lines, to_frame, to_markdown
 from rcdrs.reporting.claims.sources import Ours
+from rcdrs.reporting.coverage import READINGS
 from rcdrs.reporting.results import MissingRow, Results
 from rcdrs.reporting.statistics import Details, of_settings, of_table
 from rcdrs.reporting.tables import TABLES, available, values
@@ -50,13 +52,13 @@ def judge(
 def significance(
     config: Config, results: Results, details: Details, recipe: str
 ) -> dict[str, pd.DataFrame]:
-    """By title: the settings, RCDRS against the strongest; and the best of every table's columns
-    against the second.  What is not computed is left out."""
+    """By title: the settings, RCDRS against the strongest in every reading; and the best of every
+    table's columns against the second.  What is not computed is left out."""
     found = {}
-    for metric in ("Gap", "Dist"):
+    for (reading, label), metric in product(READINGS.items(), ("Gap", "Dist")):
         try:
-            title = f"{metric} of the settings, better RCDRS against the strongest"
-            found[title] = of_settings(config, results, details, metric, recipe)
+            title = f"{metric} of the settings, better RCDRS against the strongest {label}"
+            found[title] = of_settings(config, results, details, metric, recipe, reading)
         except MissingRow:
             continue
     for name in TABLES:

@@ -6,7 +6,7 @@
     cells      many cells lie near the paper's
     bold       the paper's bold cells are the best of their columns
     share      how much of the way from `start` to `whole` the row `part` goes
-    coverage   an item of the summary over the 36 settings
+    coverage   an item of the summary over the 36 settings, in one of its readings
     constants  an inequality between numbers of the paper's text and of the configuration
     test       tests of this repository
     all        other claims together

@@ -62,9 +62,13 @@ def _sum(terms: Sequence[Term], config: Config) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Test(Check):
-    """Tests of this repository, as ``tests/test_theory.py::test_fixed_block_is_averaged``."""
+    """Tests of this repository, as ``tests/test_theory.py::test_fixed_block_is_averaged``.
+
+    refutes: they pass where the paper's own numbers contradict the claim.
+    """
 
     tests: Sequence[str]
+    refutes: bool = False
     on_paper: ClassVar[bool] = False
     __test__: ClassVar[bool] = False  # not a test of pytest itself
 
@@ -78,7 +82,8 @@ class Test(Check):
         if missing := [test for test in self.tests if test not in source.tests]:
             raise NotComputed(f"{missing[0]} was not run")
         failed = [test for test in self.tests if source.tests[test] != PASSED]
-        passed = f"{len(self.tests) - len(failed)} of {len(self.tests)} tests pass"
+        told = "against it" if self.refutes else "pass"
+        passed = f"{len(self.tests) - len(failed)} of {len(self.tests)} tests {told}"
         return Outcome(FAILS if failed else HOLDS, passed, ", ".join(failed))
 
 

@@ -166,6 +166,8 @@ def _judge(claim: Claim, ours: Ours) -> tuple[str, str, str, str]:
         told = check.judge(ours)
     except NotComputed as missing:
         return INCONSISTENT if failed else MISSING, on_paper, "", str(missing)
+    if isinstance(check, Test) and check.refutes:
+        return INCONSISTENT if told.status == HOLDS else UNCHECKED, told.value, "", told.detail
     if failed:
         detail = _with(f"here it {told.status}", told.detail)
         return INCONSISTENT, on_paper, told.value, detail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from rcdrs.reporting.claims.checks import Check, OfTable, Outcome, Source, as_list, some, worst
 from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE, Address, Paper, expect, printed
-from rcdrs.reporting.coverage import RCDRS
+from rcdrs.reporting.coverage import RCDRS, READINGS, Reading
 from rcdrs.reporting.statistics import AHEAD, BEHIND, paired
 
 #: A cell in the ledger: method and metric, and what differs from the check's own table.
@@ -205,43 +205,62 @@ class Share(OfTable):
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage(Check):
-    """An item of the coverage summary: at least (at most) the paper's, give or take `within`;
-    or below another item; or more settings won than another variant."""
+    """An item of the coverage summary in one reading: at least (at most) the paper's, give or take
+    `within`; or below another item; or more settings won than another variant."""
 
     item: str
     side: str = ""
     within: float = 0.0
     below: str = ""
     against: str = ""
+    reading: Reading = "classical"
 
     def tables(self) -> list[str]:
         return ["coverage"]
 
     def validate(self) -> None:
+        expect("reading", self.reading, READINGS)
         for name in filter(None, (self.item, self.below)):
-            expect("item of the coverage summary", name, printed().coverage)
+            expect("item of the coverage summary", name, printed().coverage[self.reading])
         if self.against:
             expect("variant", self.against, RCDRS)
         elif not self.below:
             expect("side", self.side, ("at least", "at most"))
 
     def judge(self, source: Source) -> Outcome:
-        ours, metric = source.coverage[self.item], "Dist" if "distance" in self.item else "Gap"
+        """The number of the other reading stands beside."""
+        outcome = self._judge(source, self.reading)
+        if isinstance(source, Paper):
+            return outcome
+        others = [
+            f"over the strongest {label} {self._judge(source, reading).value}"
+            for reading, label in READINGS.items()
+            if reading != self.reading
+        ]
+        return replace(outcome, value="; ".join([outcome.value, *others]))
+
+    def _judge(self, source: Source, reading: Reading) -> Outcome:
+        found, metric = source.coverage[reading], "Dist" if "distance" in self.item else "Gap"
+        ours = found[self.item]
         if self.against:
             if isinstance(source, Paper):
                 return Outcome(HOLDS, f"{ours[0]:.0f} against a number it does not give")
-            theirs = source.wins(metric, self.against)
+            theirs = source.wins(metric, self.against, reading)
             return Outcome(HOLDS if ours[0] >= theirs else FAILS, f"{ours[0]:.0f} against {theirs}")
         if self.below:
-            other = source.coverage[self.below]
+            other = found[self.below]
             fulfils = [a < b for a, b in zip(ours, other, strict=True)]
             return Outcome(by_seeds(fulfils), f"{ours[0]:.3g} against {other[0]:.3g}")
-        paper, sign = printed().coverage[self.item][0], 1 if self.side == "at least" else -1
+        paper, sign = (
+            printed().coverage[reading][self.item][0],
+            1 if self.side == "at least" else -1,
+        )
         fulfils = [sign * (value - paper) >= -self.within for value in ours]
         detail = ""
         if not isinstance(source, Paper):
             detail = f"seed by seed {', '.join(f'{value:.3g}' for value in ours[1:])}"
             if self.item.endswith("_wins"):
-                clear = source.clear_wins(metric, RCDRS if "best" in self.item else ["RCDRS-Env"])
+                variants = RCDRS if "best" in self.item else ["RCDRS-Env"]
+                clear = source.clear_wins(metric, variants, reading)
                 detail = f"{clear} clear of noise; {detail}"
         return Outcome(by_seeds(fulfils), f"{ours[0]:.3g}", detail)

@@ -18,6 +18,7 @@ import numpy as np
 from rcdrs.artifact.config import Config
 from rcdrs.experiments.base import experiments
 from rcdrs.reporting import coverage
+from rcdrs.reporting.coverage import READINGS, Reading
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
 from rcdrs.reporting.results import MissingRow, Results, Statistic
@@ -25,6 +26,9 @@ from rcdrs.reporting.statistics import AHEAD, BEHIND, TIED, Details, Paired, mea
 
 #: Families x scales x depths of the paper's coverage summary.
 SETTINGS = 36
+
+#: By reading and metric.
+Comparisons = dict[Reading, dict[str, list[coverage.Comparison]]]
 
 HOLDS, NOISE, FAILS = "holds", "holds within seed noise", "does not hold"
 
@@ -67,7 +71,8 @@ class Paper:
         lines: list[dict[Any, Any]] = paper_values().to_dict("records")
         self.cells = {Address(*(line[key] for key in keys)): line for line in lines}
         self.tables = list(dict.fromkeys(address.table for address in self.cells))
-        self.coverage = {item: [amount.number] for item, amount in paper_coverage().items()}
+        values = {item: [amount.number] for item, amount in paper_coverage().items()}
+        self.coverage = dict.fromkeys(READINGS, values)  # it prints one, whatever it is
 
     def names(self, part: str, table: str, benchmark: str = "", K: int = 0) -> list[Any]:
         """What the cells of a table (of a benchmark, of a depth) have as `part`, in their order."""
@@ -158,8 +163,8 @@ class Ours:
         return self.results.statistic(metric, *run)
 
     @cached_property
-    def comparisons(self) -> dict[str, list[coverage.Comparison]]:
-        """By metric: RCDRS and the compared methods in every setting."""
+    def comparisons(self) -> Comparisons:
+        """By reading and metric: RCDRS and the compared methods in every setting."""
         part = self.config.synthetic
         count = len(part.families) * len(part.scales) * len(part.depths)
         if count != SETTINGS:
@@ -169,28 +174,35 @@ class Ours:
         except MissingRow as missing:
             raise NotComputed(str(missing)) from missing
 
-    def _compare(self, results: Results) -> dict[str, list[coverage.Comparison]]:
-        found = (coverage.compare(self.config, results, m, self.recipe) for m in ("Gap", "Dist"))
-        return dict(zip(("Gap", "Dist"), found, strict=True))
+    def _compare(self, results: Results) -> Comparisons:
+        return {
+            reading: {
+                metric: coverage.compare(self.config, results, metric, self.recipe, reading)
+                for metric in ("Gap", "Dist")
+            }
+            for reading in READINGS
+        }
 
     @cached_property
-    def coverage(self) -> dict[str, list[float]]:
-        """Item -> its value over all seeds, then that of each seed alone."""
-        found = {i.name: [i.value] for i in coverage.summary(*self.comparisons.values())}
+    def coverage(self) -> dict[Reading, dict[str, list[float]]]:
+        """Reading -> item -> its value over all seeds, then that of each seed alone."""
+        compared, found = [self.comparisons], {}
         for seed in self.results.seeds:
             one = copy(self.results)
             one.seeds = [seed]
-            for item in coverage.summary(*self._compare(one).values()):
-                found[item.name].append(item.value)
+            compared.append(self._compare(one))
+        for reading in READINGS:
+            lines = zip(*(coverage.summary(*c[reading].values()) for c in compared), strict=True)
+            found[reading] = {items[0].name: [i.value for i in items] for items in lines}
         return found
 
-    def wins(self, metric: str, variant: str) -> int:
-        return sum(found.won_by([variant]) for found in self.comparisons[metric])
+    def wins(self, metric: str, variant: str, reading: Reading) -> int:
+        return sum(found.won_by([variant]) for found in self.comparisons[reading][metric])
 
-    def clear_wins(self, metric: str, variants: Sequence[str]) -> int:
+    def clear_wins(self, metric: str, variants: Sequence[str], reading: Reading) -> int:
         """Settings won by the best of these variants, clear of noise."""
         found = (
             versus(coverage.lowest(c.rcdrs[v] for v in variants), c.strongest, self.details)
-            for c in self.comparisons[metric]
+            for c in self.comparisons[reading][metric]
         )
         return sum(pair.call == AHEAD for pair in found)

@@ -104,19 +104,21 @@ def _narrow_leads(found: pd.DataFrame) -> Leads:
 
 def content(cells: list[Cell], config: Config, leads: Leads) -> tuple[list[Markup], list[Block]]:
     """Headings and rows, each cell beside the paper's where it has one."""
-    heads = [Markup(""), *(_head(column) for column in dict.fromkeys(c.column for c in cells))]
-    beside = {"Ours", "Paper"} <= {cell.column for cell in cells}
-    if beside:
-        heads.insert(3, Markup("Ours / paper"))
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    heads = [Markup(""), *map(_head, columns)]
+    # The paper's value has a column of its own: the first of ours is divided by it.
+    paper = columns.index("Paper") if "Paper" in columns else 0
+    if paper:
+        heads.insert(paper + 2, Markup("Ours / paper"))
     blocks = []
     for label, rows in layout(cells):
         block = Block(Markup(HTML.text(label)))
         for row, line in rows:
             data = [Datum(Markup(HTML.text(row)))]
             data += [_datum(c, config, leads.get((label, row, c.column), "")) for c in line]
-            if beside:
-                chip, ratio = _chip(_share(line[0]), _share(line[1]))
-                data.insert(3, Datum(chip, ratio, "number"))
+            if paper:
+                chip, ratio = _chip(_share(line[0]), _share(line[paper]))
+                data.insert(paper + 2, Datum(chip, ratio, "number"))
             block.rows.append(data)
         blocks.append(block)
     return heads, blocks

@@ -1,11 +1,11 @@
-"""Every synthetic setting at a glance: the better RCDRS variant against the strongest other."""
+"""Every synthetic setting at a glance: the better RCDRS variant against the strongest baseline."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from rcdrs.reporting.coverage import Comparison, compare
+from rcdrs.reporting.coverage import READINGS, Comparison, Reading, compare
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.report.evidence import Evidence, Missing
 from rcdrs.reporting.report.titles import recipe_name
@@ -44,14 +44,18 @@ class HeatMap:
 Found = tuple[Comparison, Paired]
 
 
-def heat_map(evidence: Evidence, recipe: str, metric: str = "Gap") -> HeatMap | Missing:
+def heat_map(
+    evidence: Evidence, recipe: str, reading: Reading, metric: str = "Gap"
+) -> HeatMap | Missing:
     """The ratios of one recipe of RCDRS, with the seeds that are there in each setting."""
     part = evidence.config.synthetic
-    title = f"{metric} ratio in every setting, {recipe_name(recipe)}"
+    strongest = f"strongest {READINGS[reading]}"
+    title = f"{metric} ratio to the {strongest}, {recipe_name(recipe)}"
     rows, found = [], []
     for family in part.families:
         for scale in part.scales:
-            line = [_compared(evidence, recipe, metric, family, scale, K) for K in part.depths]
+            where = [(family, scale, K) for K in part.depths]
+            line = [_compared(evidence, recipe, reading, metric, *place) for place in where]
             found += [pair for pair in line if pair]
             rows.append((f"{FAMILIES[family]} {scale}", [_tile(pair) for pair in line]))
     if not found:
@@ -61,17 +65,17 @@ def heat_map(evidence: Evidence, recipe: str, metric: str = "Gap") -> HeatMap | 
     sure = sum(pair.call == AHEAD for _, pair in found)
     count = len(rows) * len(part.depths)
     note = (
-        f"Seed-averaged {metric} of the better RCDRS variant, in percent of the strongest compared "
-        f"method; below 100 RCDRS wins. It wins {wins} of {len(found)} settings, {sure} of them "
+        f"Seed-averaged {metric} of the better RCDRS variant, in percent of the {strongest}'s; "
+        f"below 100 RCDRS wins. It wins {wins} of {len(found)} settings, {sure} of them "
         "clearly; a tilde marks a difference within the noise of instances and seeds."
     )
     if len(found) < count:
         note += f" {count - len(found)} of {count} settings are not computed yet."
-    return HeatMap(f"heat-{recipe}", title, note, list(part.depths), rows)
+    return HeatMap(f"heat-{recipe}-{reading}", title, note, list(part.depths), rows)
 
 
 def _compared(
-    evidence: Evidence, recipe: str, metric: str, family: str, scale: str, K: int
+    evidence: Evidence, recipe: str, reading: Reading, metric: str, family: str, scale: str, K: int
 ) -> Found | None:
     """The comparison in one setting, over the seeds that are there."""
     part = evidence.config.synthetic.but(families=[family], scales=[scale], depths=[K])
@@ -87,7 +91,8 @@ def _compared(
         return None
     results = Results(evidence.frame(key for key in keys if key.seed in seeds), None, seeds)
     try:
-        found = compare(evidence.config.but(synthetic=part), results, metric, recipe)[0]
+        config = evidence.config.but(synthetic=part)
+        found = compare(config, results, metric, recipe, reading)[0]
     except ValueError:  # a run without this recipe
         return None
     return found, versus(found.better, found.strongest, evidence.instances)

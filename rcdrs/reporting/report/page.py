@@ -10,6 +10,7 @@ import jinja2
 
 from rcdrs.artifact.plan import Plan
 from rcdrs.files import replacing
+from rcdrs.reporting.coverage import READINGS
 from rcdrs.reporting.report import controller, decisions, figures, provenance, verdicts
 from rcdrs.reporting.report.drawing import TEMPLATES
 from rcdrs.reporting.report.evidence import Evidence
@@ -136,7 +137,7 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
 def _synthetic(evidence: Evidence) -> list[Any]:
     part = evidence.config.synthetic
     *others, hardest = part.scales
-    parts: list[Any] = [[heat_map(evidence, recipe) for recipe in RECIPES]]
+    parts: list[Any] = [[heat_map(evidence, r, reading) for r in RECIPES] for reading in READINGS]
     for name, scales in {"depth": [hardest], "depth-others": others}.items():
         if cases := [(family, scale) for scale in scales for family in part.families]:
             title = f"Error against depth, {' and '.join(scales)} benchmarks"

@@ -14,7 +14,7 @@ import pandas as pd
 
 from rcdrs.artifact.config import ROOT, Config
 from rcdrs.artifact.key import Key
-from rcdrs.reporting.coverage import RCDRS, compared_methods
+from rcdrs.reporting.coverage import RCDRS, READINGS, Reading, compared_methods
 from rcdrs.reporting.formatting import LARGER_IS_BETTER, Amount, Measured, Style, Value
 from rcdrs.reporting.render import LATEX, Notation
 from rcdrs.reporting.results import TIME, Results, Statistic
@@ -139,15 +139,15 @@ def require(
             )
 
 
-def require_compared(table: str, config: Config, recipe: str) -> None:
+def require_compared(table: str, config: Config, recipe: str, reading: Reading) -> None:
     """An error unless both RCDRS variants with that recipe and something to compare with run."""
     require(table, config, methods=RCDRS)
     if recipe != "paper":
         require(table, config, extended=RCDRS)
-    if not compared_methods(config):
+    if not compared_methods(config, reading):
         raise ValueError(
-            f"table {table} compares RCDRS with other methods, but synthetic.methods of the "
-            "configuration has none: add one there (workflow/config/), or leave the table out."
+            f"table {table} is about the strongest {READINGS[reading]}, but synthetic.methods of "
+            "the configuration has none: add one there (workflow/config/), or leave the table out."
         )
 
 

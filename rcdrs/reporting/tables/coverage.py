@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,15 +11,14 @@ import pandas as pd
 
 from rcdrs.artifact.config import Config
 from rcdrs.reporting import coverage
-from rcdrs.reporting.coverage import RCDRS, Comparison
-from rcdrs.reporting.formatting import FAMILIES, SCIENTIFIC, Amount
+from rcdrs.reporting.coverage import RCDRS, READINGS, Comparison, Reading
+from rcdrs.reporting.formatting import FAMILIES, SCIENTIFIC, SHORT, Amount, Measured
 from rcdrs.reporting.paper_values import paper_coverage
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.tables.base import (
     Cell,
     Table,
     bold_best,
-    layout,
     measured,
     require,
     require_compared,
@@ -32,11 +31,14 @@ class _EverySetting(Table):
 
     recipe: str
 
-    def comparisons(self, config: Config, results: Results) -> list[list[Comparison]]:
+    def comparisons(
+        self, config: Config, results: Results, reading: Reading
+    ) -> list[list[Comparison]]:
         """By Gap, and by Dist."""
-        require_compared(self.name, config, self.recipe)
+        require_compared(self.name, config, self.recipe, reading)
         return [
-            coverage.compare(config, results, metric, self.recipe) for metric in ("Gap", "Dist")
+            coverage.compare(config, results, metric, self.recipe, reading)
+            for metric in ("Gap", "Dist")
         ]
 
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
@@ -46,15 +48,20 @@ class _EverySetting(Table):
 
 
 class Coverage(_EverySetting):
-    """Table 9, beside the paper's values."""
+    """Table 9 in both readings, beside the paper's values."""
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
         require(self.name, config, families=["qp", "socp", "mixed"], scales=["hard"])
         paper = paper_coverage()
+        found = (coverage.summary(*self.comparisons(config, results, r)) for r in READINGS)
         cells = []
-        for item in coverage.summary(*self.comparisons(config, results)):
+        for items in zip(*found, strict=True):
+            item = items[0]
             cells += [
-                Cell(item.label, "Ours", item.amount, metric=item.metric, keys=item.keys),
+                Cell(i.label, f"Ours, {reading}", i.amount, metric=i.metric, keys=i.keys)
+                for reading, i in zip(READINGS, items, strict=True)
+            ]
+            cells += [
                 Cell(item.label, "Paper", paper.get(item.name)),  # it may not have the depth
                 Cell(item.label, "Meaning", item.meaning),
             ]
@@ -65,15 +72,12 @@ class Settings(_EverySetting):
     """The row-level table behind `Coverage`, which the paper leaves out."""
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
-        pairs = zip(*self.comparisons(config, results), strict=True)
-        return [cell for pair in pairs for comparison in pair for cell in _line(comparison)]
-
-    def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
-        groups = [
-            [(FAMILIES[line[0].keys[0].family], line[0].keys[0], line) for _, line in rows]
-            for _, rows in layout(cells)
-        ]
-        return super().context(config, results, cells) | {"groups": groups}
+        found = []
+        for reading in READINGS:
+            pairs = zip(*self.comparisons(config, results, reading), strict=True)
+            found.append([comparison for pair in pairs for comparison in pair])
+        lines = zip(*found, strict=True)
+        return [cell for line in lines for cell in _line(line, results)]
 
     def csv(self, cells: list[Cell]) -> str:
         """A line per metric and setting, with six significant digits."""
@@ -81,33 +85,48 @@ class Settings(_EverySetting):
         return pd.DataFrame(lines).to_csv(index=False)
 
 
-def _line(comparison: Comparison) -> list[Cell]:
-    """The cells of one metric in one setting."""
-    block = f"{FAMILIES[comparison.family]} {comparison.scale}"
-    row, metric = f"K={comparison.K} {comparison.metric}", comparison.metric
-    strongest, better, winner = comparison.strongest, comparison.better, comparison.winner
-    numbers = {"Strongest value": strongest} | comparison.rcdrs
-    cells = [measured(row, column, found, SCIENTIFIC, block) for column, found in numbers.items()]
-    first, last = (
-        Cell(row, column, found.method, block, metric=metric, keys=found.keys)
-        for column, found in {"Strongest": strongest, "Winner": winner}.items()
-    )
-    value, both = Amount(100 * comparison.ratio, "percent"), better.keys + strongest.keys
-    ratio = Cell(row, "Ratio", value, block, metric=metric, keys=both)
-    return [first, *bold_best(cells, along="row"), ratio, last]
+def _line(comparisons: Sequence[Comparison], results: Results) -> list[Cell]:
+    """The cells of one metric in one setting, compared in every reading.
+
+    r_p tells a small Gap of a point far from feasible from one that is worth something.
+    """
+    first = comparisons[0]
+    block, row = f"{FAMILIES[first.family]} {first.scale}", f"K={first.K} {first.metric}"
+    readings = dict(zip(READINGS, comparisons, strict=True))
+    numbers = {f"Value, {reading}": found.strongest for reading, found in readings.items()}
+    ranked = [measured(row, *one, SCIENTIFIC, block) for one in (numbers | first.rcdrs).items()]
+    values = {cell.column: cell for cell in bold_best(ranked, along="row")}
+    cells, ratios = [], []
+    for reading, found in readings.items():
+        method, keys = found.strongest.method, found.strongest.keys
+        residual = Measured(results.of("r_p", keys).mean, None, SHORT)
+        ratio, both = Amount(100 * found.ratio, "percent"), found.better.keys + keys
+        cells += [
+            Cell(row, f"Strongest, {reading}", method, block, metric=first.metric, keys=keys),
+            values.pop(f"Value, {reading}"),
+            Cell(row, f"{reading} r_p", residual, block, metric="r_p", keys=keys),
+        ]
+        ratios.append(Cell(row, f"Ratio, {reading}", ratio, block, metric=first.metric, keys=both))
+    return [*cells, *values.values(), *ratios]
 
 
 def _record(line: Iterable[Cell]) -> dict[str, Any]:
     """One line of the CSV; with one seed there are no columns of deviations."""
     cells = {cell.column: cell for cell in line}
-    strongest = cells["Strongest"]
-    record = {name: getattr(strongest.keys[0], name) for name in ("family", "scale", "K")}
-    record |= {"metric": strongest.metric, "strongest": strongest.value}
-    for name, column in (("strongest", "Strongest value"), *zip(RCDRS, RCDRS, strict=True)):
-        record[f"{name}_mean"] = f"{cells[column].mean:.6g}"
-        if cells[column].std is not None:
-            record[f"{name}_std"] = f"{cells[column].std:.6g}"
-    return record | {
-        "ratio_percent": f"{cells['Ratio'].mean:.6g}",
-        "winner": cells["Winner"].value,
-    }
+    first = next(iter(cells.values()))
+    record = {name: getattr(first.keys[0], name) for name in ("family", "scale", "K")}
+    record["metric"] = first.metric
+    for reading in READINGS:
+        record[reading] = cells[f"Strongest, {reading}"].value
+        record |= _numbers(reading, cells[f"Value, {reading}"])
+        record[f"{reading}_r_p"] = f"{cells[f'{reading} r_p'].mean:.6g}"
+    for variant in RCDRS:
+        record |= _numbers(variant, cells[variant])
+    for reading in READINGS:
+        record[f"ratio_{reading}_percent"] = f"{cells[f'Ratio, {reading}'].mean:.6g}"
+    return record
+
+
+def _numbers(name: str, cell: Cell) -> dict[str, str]:
+    found = {f"{name}_mean": cell.mean, f"{name}_std": cell.std}
+    return {column: f"{value:.6g}" for column, value in found.items() if value is not None}
