@@ -48,7 +48,7 @@ from rcdrs.experiments.dispatch.model import FORMULATIONS
 from rcdrs.experiments.settings import Controlled, Controller, Scale, merge
 from rcdrs.experiments.synthetic.experiment import Method
 from rcdrs.experiments.synthetic.instances import CASES, find_case, generate
-from rcdrs.experiments.synthetic.stages import LOSSES, lesson
+from rcdrs.experiments.synthetic.layers import LOSSES, lesson
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.render import LATEX
 from rcdrs.training.loop import Recipe
@@ -138,10 +138,11 @@ def test_losses_have_no_weights_of_their_own(loss):
 
 
 def test_recipe_has_no_numbers_of_its_own():
-    """But that a learning rate is constant unless it is said to decay."""
-    assert defaults(Recipe) == {"cosine": False, "final": 0.0}
+    """But that a learning rate is constant unless it is said to decay, and the depth a layer's."""
+    assert defaults(Recipe) == {"cosine": False, "final": 0.0, "depths": ()}
     fields = settings.Schedule.model_fields
-    assert {n: f.default for n, f in fields.items() if not f.is_required()} == defaults(Recipe)
+    given = {n: f.default for n, f in fields.items() if not f.is_required()}
+    assert given == defaults(Recipe) | {"depths": []}
     assert list(fields) == [field.name for field in dataclasses.fields(Recipe)][1:]
 
 
@@ -185,7 +186,7 @@ def test_names_of_methods_are_the_registries():
     controlled = [name for name, method in METHODS.items() if method.make is None]
     assert names(Method) == list(METHODS)
     # Ours are no methods of the paper's tables.
-    ours = ("Anderson-DRS", "RCDRS-Light")
+    ours = ("Anderson-DRS", "RCDRS-MLP", "RCDRS-Light", "RCDRS-Glance")
     assert config.synthetic.methods == [name for name in METHODS if name not in ours]
     assert names(Controlled) == controlled
     assert names(Ablations.model_fields["method"].annotation) == controlled
@@ -418,7 +419,7 @@ def refusal(other):
         (
             ["synthetic", "extended"],
             ["F-DRS"],
-            "synthetic.extended[0] is 'F-DRS', expected one of Layerwise-DRS, RCDRS-Env, RCDRS-No",
+            "synthetic.extended[0] is 'F-DRS', expected one of L-PDHG, Layerwise-DRS, RCDRS-Env",
         ),
         (["dfl", "exact"], ["PTO"], "dfl.exact[0] is 'PTO', expected one of PTO-Exact, F-DRS-Ex"),
         (
@@ -546,7 +547,11 @@ def test_bad_value_is_named_with_what_is_allowed(path, value, message):
     assert "\n" not in found
 
 
-@pytest.mark.parametrize("section", [name for name in written if name != "arithmetic"])
+#: These have a default: the second edition of each, and no other readings.
+OPTIONAL = ("arithmetic", "sampling", "universes")
+
+
+@pytest.mark.parametrize("section", [name for name in written if name not in OPTIONAL])
 def test_missing_section_is_named(section):
     rest = {key: value for key, value in written.items() if key != section}
     assert refusal(rest) == f"the configuration: '{section}' is a required property"

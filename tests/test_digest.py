@@ -113,7 +113,7 @@ def test_wording_does_not_count(copy, file, old, new):
         ("experiments/synthetic/stages.py", '"high": 0.95', '"high": 0.9', "trace", True),
         ("experiments/synthetic/stages.py", '"high": 0.95', '"high": 0.9', "evaluate", False),
         (
-            "experiments/synthetic/stages.py",
+            "experiments/synthetic/layers.py",
             "import BASE_ACTION",
             "import CONTROLS as BASE_ACTION",
             "train_run",
@@ -136,7 +136,8 @@ def test_code_counts_where_it_is_used(copy, file, old, new, stage, counts):
 @pytest.mark.parametrize("experiment", experiments())
 def test_experiment_counts_for_itself(copy, experiment):
     """And the benchmarks for all, which build on them."""
-    file, old, new = f"experiments/{experiment}/stages.py", "def build(\n", "def build(\n    *,\n"
+    name = "layers" if experiment == "synthetic" else "stages"
+    file, old, new = f"experiments/{experiment}/{name}.py", "def build(\n", "def build(\n    *,\n"
     found = copy(file, old, new, *(("train_run", name) for name in experiments()))
     built_on = ("ablation", "dfl") if experiment == "synthetic" else ()
     assert {name for _, name in found} == {experiment, *built_on}
@@ -184,9 +185,10 @@ CALLS = {
     "rows": "{instances} --core {core} --reference {reference} --experiment {experiment} {runs}",
     "times": "{instances} --core {core}",
     "traces": "{instances} --core {core} {runs}",
+    "shifts": "{instances} --core {core} {runs}",
 }
 COMMANDS = {"cores": "tune", "checkpoints": "train", "references": "reference", "rows": "evaluate"}
-COMMANDS |= {"instances": "instances", "times": "time", "traces": "trace"}
+COMMANDS |= {"instances": "instances", "times": "time", "traces": "trace", "shifts": "shift"}
 
 
 def keys_of(plan):
@@ -207,6 +209,8 @@ def keys_of(plan):
             add(Key("times", name, case, 0))
         if name in ("synthetic", "dispatch"):
             add(Key("traces", name, case, 0, K))
+        if name == "synthetic":
+            add(Key("shifts", name, case, 0, K))
     return list(found.values())
 
 
@@ -345,7 +349,7 @@ def test_every_constant_that_a_function_names_counts(called, monkeypatch):
         for name in names & bound.keys():
             if not isinstance(bound[name], (ast.Import, ast.ImportFrom)):
                 places[module, name] |= set(stages)
-    known = {"engine": "KEYS", "synthetic.stages": "LOSSES", "dispatch.methods": "FIXED_CORE"}
+    known = {"engine": "KEYS", "synthetic.layers": "LOSSES", "dispatch.methods": "FIXED_CORE"}
     assert {
         (f"rcdrs.experiments.{module}", name) for module, name in known.items()
     } <= places.keys()

@@ -432,7 +432,7 @@ def test_set_comes_back_from_its_file(tmp_path):
             assert torch.equal(getattr(ours, part), getattr(theirs, part))
         assert torch.equal(ours.cone.upper, theirs.cone.upper)
         assert all(map(torch.equal, ours.realised, theirs.realised))
-    assert owner_of(tmp_path / "set.npz") == ("dispatch-inequality", 3)
+    assert owner_of(tmp_path / "set.npz") == {"case": "dispatch-inequality", "seed": 3}
     stored = (tmp_path / "set.npz").read_bytes()
     (tmp_path / "set.npz").write_bytes(stored[:-300])
     with pytest.raises(ValueError, match=r"set.npz is not a readable.*generate it again"):

@@ -79,7 +79,7 @@ def evaluated(work):
 
 
 def core_of(work):
-    core = read_core(work / "core.json", "dispatch-inequality", 2)
+    core = read_core(work / "core.json", {"case": "dispatch-inequality", "seed": 2})
     assert core.depth == DEPTH
     return core.pair
 

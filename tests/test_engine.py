@@ -34,7 +34,7 @@ from rcdrs.experiments.engine import (
     write_rows,
 )
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
-from rcdrs.experiments.synthetic.stages import lesson, measure
+from rcdrs.experiments.synthetic.layers import lesson, measure
 from rcdrs.files import read_checkpoint
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.training.loop import TrainingDiverged, _check_finite
@@ -47,6 +47,7 @@ METRICS = ["ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap
 LEARNED = [name for name, method in METHODS.items() if method.learned]
 ONE_PAIR = {"alpha": [1.3], "beta": [1.0], "instances": 4}
 SOLVER = solver("synthetic")
+OWNER = {"case": "socp-small", "seed": 2}
 TIMED = SOLVER | {"warm_up": 0, "repeats": 1}
 
 
@@ -123,7 +124,7 @@ def test_rows_have_exactly_the_keys_and_the_metrics(every):
 @pytest.mark.parametrize("name", METHODS)
 def test_row_is_the_mean_of_the_loaded_layer(work, every, name):
     data = InstanceSet.load(work / "set.npz")
-    core = read_core(work / "core.json", "socp-small", 2)
+    core = read_core(work / "core.json", OWNER)
     assert core == Core(DEPTH, 1.3, 1.0)
     layer = find_method(name).build(data.A, data.case.cone, core.depth, core.pair)
     if name in LEARNED:
@@ -242,20 +243,19 @@ def test_tune_writes_the_core_of_a_depth(work, tmp_path, depth):
     alpha, beta = select_core(InstanceSet.load(work / "set.npz").validation, depth, **grid())
     stored = json.loads((tmp_path / "core.json").read_text())
     del stored["sha256"]
-    owner = {"case": "socp-small", "seed": 2}
-    assert stored == owner | {"depth": depth, "alpha": alpha, "beta": beta}
-    assert read_core(tmp_path / "core.json", "socp-small", 2) == (depth, alpha, beta)
+    assert stored == OWNER | {"depth": depth, "alpha": alpha, "beta": beta}
+    assert read_core(tmp_path / "core.json", OWNER) == (depth, alpha, beta)
 
 
 def test_grid_limits_the_choice(work):
-    assert read_core(work / "core.json", "socp-small", 2).pair == (1.3, 1.0)
+    assert read_core(work / "core.json", OWNER).pair == (1.3, 1.0)
 
 
 def test_core_of_other_instances_is_named(work, tmp_path):
     message = r"core\.json holds the core of socp-small, seed 2, expected {}: make it with"
     for case, seed in (("socp-small", 3), ("socp-hard", 2)):
         with pytest.raises(ValueError, match=message.format(f"{case}, seed {seed}")):
-            read_core(work / "core.json", case, seed)
+            read_core(work / "core.json", {"case": case, "seed": seed})
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_file_without_a_core_is_named(work, tmp_path, change, found):
     written = json.dumps({key: value for key, value in stored.items() if value is not ...})
     (tmp_path / "core.json").write_text(written)
     with pytest.raises(ValueError, match=rf"core\.json does not hold a tuned core.*{found}.*tune"):
-        read_core(tmp_path / "core.json", "socp-small", 2)
+        read_core(tmp_path / "core.json", OWNER)
     (tmp_path / "core.json").write_text(written[:-5])
     with pytest.raises(ValueError, match=r"core\.json does not hold a tuned core"):
-        read_core(tmp_path / "core.json", "socp-small", 2)
+        read_core(tmp_path / "core.json", OWNER)
 
 
 # Settings

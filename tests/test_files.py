@@ -29,6 +29,7 @@ from rcdrs.reporting.statistics import Details, _read
 CPU = torch.device("cpu")
 FEW = {"train": 2, "validation": 2, "test": 2}
 GRID = {"alpha": [1.3], "beta": [1.0], "instances": 2}
+OWNER = {"case": "socp-small", "seed": 0, "sampling": "second"}
 ROW = "experiment,family,scale,K,seed,method,recipe,Gap\nsynthetic,qp,small,5,0,F-DRS,-,0.5\n"
 
 
@@ -64,7 +65,7 @@ READERS = {
     "set.npz": InstanceSet.load,
     "days.npz": dispatch.load,
     "reference.npz": read_reference,
-    "core.json": lambda path: read_core(path, "socp-small", 0),
+    "core.json": lambda path: read_core(path, OWNER),
     "layer.pt": read_checkpoint,
     "layer.csv": lambda path: list(synthetic._curve(path.with_suffix(".pt"))),
     "rows.csv": lambda path: read_rows([path]),

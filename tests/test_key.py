@@ -22,7 +22,7 @@ def every_key():
         case, depth = experiment.cases[-1], experiment.depths[0]
         for kind in ("instances", "references", "times"):
             yield Key(kind, name, case, 2)
-        for kind in ("cores", "traces"):
+        for kind in ("cores", "traces", "shifts"):
             yield Key(kind, name, case, 2, depth)
         for run in experiment.runs(case):
             for kind in ("rows", "checkpoints"):
@@ -99,6 +99,7 @@ def test_setting_of_a_release_has_no_method():
         "case": "socp-hard",
         "seed": 0,
         "K": 20,
+        "universe": "",
     }
 
 
@@ -121,7 +122,7 @@ def test_setting_of_a_release_has_no_method():
     ],
 )
 def test_path_of_no_result_is_named_with_what_is_expected(path):
-    with pytest.raises(ValueError, match=r"is no result of a run, expected one of instances/\{c"):
+    with pytest.raises(ValueError, match=r"is no result of a run, expected one of \{within\}inst"):
         parse(path)
 
 

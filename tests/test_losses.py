@@ -161,7 +161,7 @@ def test_solutions_do_not_reach_the_weights(method, recipe, tmp_path, monkeypatc
     settings = training("synthetic", method, recipe, recipe={"epochs": 3})
     complete = generate("socp-small", 0, sizes={"train": 8, "validation": 4, "test": 1})
     blind = InstanceSet(complete.meta, without_solutions(complete.tensors))
-    core = {"case": "socp-small", "seed": 0, "depth": 3, "alpha": 1.6, "beta": 1.0}
+    core = complete.owner | {"depth": 3, "alpha": 1.6, "beta": 1.0}
     (tmp_path / "core.json").write_text(json.dumps(core))
     for name, instances in (("complete", complete), ("blind", blind)):
         monkeypatch.setattr(stages, "load", lambda _, data=instances: data)

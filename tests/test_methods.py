@@ -20,7 +20,7 @@ from rcdrs.baselines.spectral_admm import SpectralLayer, estimate, rescale
 from rcdrs.cones import Nonneg
 from rcdrs.experiments.instances import Split
 from rcdrs.experiments.synthetic.instances import generate
-from rcdrs.experiments.synthetic.stages import measure
+from rcdrs.experiments.synthetic.layers import measure
 from rcdrs.layer import begin
 from rcdrs.solver.fused import EPSILON_C
 from rcdrs.solver.readout import readout
@@ -51,13 +51,14 @@ def build(name, program, depth=DEPTH):
 # One interface
 
 
-def test_methods_are_those_of_the_paper_and_two_of_ours():
+def test_methods_are_those_of_the_paper_and_ours():
     classical, learned = (
         [name for name, method in METHODS.items() if method.learned == kind]
         for kind in (False, True)
     )
     assert classical == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS"]
-    assert learned == ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"]
+    assert learned[:4] == ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
+    assert learned[4:] == ["RCDRS-MLP", "RCDRS-Light", "RCDRS-Glance"]
 
 
 def test_unknown_method_lists_the_known_ones():

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -162,10 +163,10 @@ def test_other_settings_need_a_name_of_their_own():
 # Digests: what a result depends on, and nothing else
 
 
-def parts_of(plan):
+def parts_of(plan, universe=""):
     """Digests by kind of result, experiment and run (or the method and depth of a time)."""
     found = {}
-    for name, experiment in plan.experiments.items():
+    for name, experiment in plan.within(universe).experiments.items():
         case, K = experiment.cases[-1], max(experiment.depths)
         runs = experiment.runs(case)
         trained = {r: None for run in runs if (r := experiment.trained(run))}
@@ -176,7 +177,9 @@ def parts_of(plan):
             keys.append(Key("times", name, case, 0))
         if name in ("synthetic", "dispatch"):
             keys.append(Key("traces", name, case, 0, K))
-        for key in keys:
+        if name == "synthetic":
+            keys.append(Key("shifts", name, case, 0, K))
+        for key in (replace(key, universe=universe) for key in keys):
             found |= {(key.kind, name, part): d for part, d in plan.digests(key).items()}
     return found
 
@@ -186,10 +189,10 @@ def papers_parts():
     return parts_of(PLAN)
 
 
-CONTROLLED = ("Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "L-PDHG")
+KINDS = ("rows", "checkpoints", "traces", "shifts", "times")
 
 
-def of(*experiments, kinds=("rows", "checkpoints", "traces", "times"), recipe=None, but=()):
+def of(*experiments, kinds=KINDS, recipe=None, but=()):
     """Which parts depend on a setting: those of experiments; with a recipe, those alone whose
     controller, or variant, is trained with it."""
 
@@ -207,7 +210,7 @@ def of(*experiments, kinds=("rows", "checkpoints", "traces", "times"), recipe=No
 def learns(experiment, run):
     if experiment == "dfl":
         return run.method.startswith(LAYERS)
-    return experiment == "ablation" or run.method in CONTROLLED
+    return experiment == "ablation" or run.method in PLAN.experiments["synthetic"].learned
 
 
 EVERY = ("synthetic", "ablation", "dfl", "dispatch")
@@ -220,7 +223,10 @@ OWN_WEIGHT |= {"mov": ("no_movement",), "smooth": ("no_smoothness",)}
 DEPENDS = {
     "run|device|seeds": of(),
     "threads|arithmetic": of(*EVERY),
-    # What is asked for.
+    "sampling": of("synthetic", "ablation", "dfl"),
+    # What is asked for; layers are tried at all depths.
+    r"synthetic\.(depths|shifts\..*)": of("synthetic", kinds=("shifts",)),
+    r"synthetic\.(hard_seeds|search\..*)": of(),
     r"\w+\.(families|scales?|methods|extended|exact|formulations|rows|depths?)": of(),
     r"synthetic\.instances\..*|grid\..*": of(*BENCHMARKS),
     r"controller\.encoder": of(*EVERY, but=("layerwise", "mlp", "lstm")),
@@ -272,9 +278,13 @@ def leaves(values, place=()):
 
 
 COMMON = {"controller": PLAN.config.controller.plain()}
-LEAVES = dict(leaves(CONFIG | COMMON))
+HOME = {name: part for name, part in CONFIG.items() if name != "universes"}
+LEAVES = dict(leaves(HOME | COMMON))
 OTHER = {"gru": "lstm", "lstm": "mlp", "mlp": "gru", "schedule": "gru", "tuned": "base"}
 OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "paper": "other"}
+OTHER |= {"first": "second", "one": "first", "hard": "small", "small": "medium", "base": "tuned"}
+#: Of what a universe asks for alone.
+OTHER |= {"Grid-DRS": "F-DRS", "inequality": "printed", "Layerwise-DRS": "L-PDHG"}
 
 
 def another(value):
@@ -289,7 +299,9 @@ def another(value):
         case str():
             return OTHER[value]
         case [int() | float() as first, *rest]:
-            return [another(first) if isinstance(first, float) else 7, *rest]
+            return [another(first) if isinstance(first, float) else 9, *rest]
+        case [str() as only] if only in OTHER:
+            return [OTHER[only]]
         case []:
             return ["rho"]
     return value[:-1]
@@ -312,7 +324,9 @@ def test_setting_counts_where_it_matters_and_nowhere_else(place):
 
 def test_every_leaf_that_is_changed_is_one_of_the_configuration():
     """And the other way round: sections fill nothing that is not said in one of these places."""
-    filled = {".".join(place) for place, _ in leaves(PLAN.config.plain())}
+    written = PLAN.config.plain()
+    assert written.pop("universes") == CONFIG["universes"]
+    filled = {".".join(place) for place, _ in leaves(written)}
     assert {".".join(place) for place in LEAVES} | {"results"} <= filled
     extra = filled - {".".join(place) for place in LEAVES} - {"results"}
     taken = (

@@ -27,6 +27,7 @@ from selenium.webdriver.chrome.service import Service
 from rcdrs.artifact.plan import Plan
 from rcdrs.baselines.registry import find_method
 from rcdrs.experiments.engine import Asked, make_instances, trace
+from rcdrs.experiments.instances import owner_of
 from rcdrs.experiments.synthetic.instances import generate
 from rcdrs.reporting.paper_values import paper_values
 from rcdrs.reporting.render import HTML
@@ -181,8 +182,8 @@ def test_every_value_of_the_paper_is_beside_one_of_ours(tmp_path):
     assert len(found) == len(paper_values())
 
 
-def write_core(path, case, depth):
-    core = {"case": case, "seed": 0, "depth": depth, "alpha": 1.6, "beta": 0.3}
+def write_core(path, owner, depth):
+    core = owner | {"depth": depth, "alpha": 1.6, "beta": 0.3}
     path.write_text(json.dumps(core))
 
 
@@ -190,8 +191,8 @@ def test_trace_holds_the_actions_and_the_curve(tmp_path):
     data = generate("socp-small", 0, {"train": 2, "validation": 2, "test": 5})
     data.save(tmp_path / "set.npz")
     given = "synthetic", tmp_path / "set.npz", tmp_path / "core.json"
-    write_core(given[2], "socp-small", 3)
-    runs, trained = [], {"case": "socp-small", "seed": 0, "recipe": "paper"}
+    write_core(given[2], data.owner, 3)
+    runs, trained = [], data.owner | {"recipe": "paper"}
     for method in ("RCDRS-Env", "L-PDHG"):
         layer = awake(find_method(method).build(data.A, data.case.cone, 3, (1.6, 0.3)))
         layer.save(tmp_path / f"{method}.pt", trained)
@@ -216,7 +217,7 @@ def test_traced_day_adds_up(tmp_path):
     given = "dispatch", tmp_path / "set.npz", tmp_path / "core.json"
     sizes = {"train": 2, "validation": 2, "test": 2}
     make_instances("dispatch", "dispatch-inequality", 0, sizes, given[1])
-    write_core(given[2], "dispatch-inequality", 4)
+    write_core(given[2], owner_of(given[1]), 4)
     runs = [Asked.parse(method, "dispatch") for method in ("F-DRS", "Grid-DRS")]
     found = trace(*given, runs, solver("dispatch"), torch.device("cpu"))
     assert list(found.schedule.unique()) == ["F-DRS, K = 4", "Grid-DRS, K = 4", "Optimum"]

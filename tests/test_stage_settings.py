@@ -33,7 +33,8 @@ def test_settings_of_the_configuration_pass_as_they_are(experiment):
     """What the workflow gives to a stage, to the last number."""
     found = PLAN.experiments[experiment]
     for run in runs_of(experiment):
-        for kind in (*KINDS, *(["references"] if found.reference else [])):
+        shifts = ["shifts"] if experiment == "synthetic" else []
+        for kind in (*KINDS, *(["references"] if found.reference else []), *shifts):
             if kind == "times" and experiment == "ablation":
                 continue
             written = PLAN.settings(PLAN.key(kind, found.cases[0], 0, **run._asdict(), K=5))
@@ -51,12 +52,14 @@ def sorted_parts(value):
 def work(tmp_path_factory):
     """Instances and a core of every experiment."""
     folder = tmp_path_factory.mktemp("work")
-    benchmarks.generate("socp-small", 0, FEW).save(folder / "synthetic.npz")
-    decisions.generate(0, FEW).save(folder / "dfl.npz")
-    drawn = days.generate(0, FEW, "inequality", TINY_NETWORK)
-    drawn.save(folder / "dispatch.npz")
-    for name, case in (("synthetic", "socp-small"), ("dfl", "dfl"), ("dispatch", drawn.name)):
-        core = {"case": case, "seed": 0, "depth": 2, "alpha": 1.3, "beta": 1.0}
+    drawn = {
+        "synthetic": benchmarks.generate("socp-small", 0, FEW),
+        "dfl": decisions.generate(0, FEW),
+        "dispatch": days.generate(0, FEW, "inequality", TINY_NETWORK),
+    }
+    for name, data in drawn.items():
+        data.save(folder / f"{name}.npz")
+        core = data.owner | {"depth": 2, "alpha": 1.3, "beta": 1.0}
         write_json(folder / f"{name}.json", core)
     return folder
 
@@ -69,6 +72,7 @@ def settings(kind, experiment, run, **changes):
         "train": lambda: found.training(run),
         "evaluate": lambda: found.solver(run),
         "trace": lambda: found.solver(run),
+        "shift": found.shift_settings,
         "time": lambda: found.solver(run) | PLAN.config.timing.plain(),
         "reference": found.reference_settings,
     }[kind]()
@@ -83,6 +87,8 @@ ODD = [
     ("instances", "synthetic", ENV, {"train": 8.5}, "train is 8.5, expected an integer"),
     ("instances", "synthetic", ENV, {"train": True}, "train is True, expected an integer"),
     ("instances", "synthetic", ENV, {"train": None}, "train is None, expected an integer"),
+    ("instances", "synthetic", ENV, {"sampling": "no"}, "sampling is 'no', expected one of first"),
+    ("instances", "dispatch", ENV, {"sampling": "first"}, "unknown key 'sampling', expected train"),
     ("instances", "synthetic", ENV, {"more": 1}, "unknown key 'more', expected train, validat"),
     ("tune", "synthetic", ENV, {"alpha": 1.0}, "alpha is 1.0, expected a list"),
     ("tune", "synthetic", ENV, {"alpha": ["1"]}, "alpha[0] is '1', expected a number"),
@@ -110,6 +116,9 @@ ODD = [
     ("evaluate", "dfl", ENV, {"controller": "gru"}, "controller is 'gru', expected a section"),
     ("trace", "synthetic", ENV, {"controller": {"growth": {"rho": 0.5}}}, "growth.rho is 0.5, exp"),
     ("trace", "dispatch", ENV, {"steps": 3}, "unknown key 'steps', expected controller"),
+    ("shift", "synthetic", LOG, {"depths": []}, "depths is [], expected 1 or more entries"),
+    ("shift", "synthetic", LOG, {"shifts": {"magnitude": 0}}, "shifts.magnitude is 0, expected"),
+    ("shift", "synthetic", LOG, {"instances": {"sampling": "no"}}, "instances.sampling is 'no'"),
     ("time", "synthetic", ENV, {"repeats": 0}, "repeats is 0, expected at least 1"),
     ("time", "synthetic", ENV, {"warm_up": -1}, "warm_up is -1, expected at least 0"),
     ("time", "dispatch", ENV, {"warm_up": ...}, "'warm_up' is a required property"),
@@ -126,11 +135,12 @@ def test_odd_settings_are_one_clear_line(
     core = ("--core", data.with_suffix(".json"))
     learned = f"{run}=a.pt" if experiment != "dfl" else "PTO@paper=a.pt"
     where = {
-        "instances": ("socp-small",),
+        "instances": ("dispatch-inequality" if experiment == "dispatch" else "socp-small",),
         "tune": (data, "--depth", 2),
         "train": (data, *core, "--method", run.method, "--recipe", run.recipe),
         "evaluate": (data, *core, learned),
         "trace": (data, *core, learned),
+        "shift": (data, *core, learned),
         "time": (data, *core, "--method", "F-DRS"),
         "reference": (data, *core),
     }[command]

@@ -112,6 +112,7 @@ def check(written: Plain) -> Config:
     }
     config = checked(model(), filled)
     _check_families(config)
+    _check_rates(config)
     for name in config.universes:
         universe(config, name)
     return config
@@ -157,6 +158,21 @@ def _check_families(config: Config) -> None:
                     f"{name}.families[{number}] is {family!r}, expected a name that is not "
                     f"another experiment's ({', '.join(others)})"
                 )
+
+
+def _check_rates(config: Config) -> None:
+    """Each is of a recipe, and of a method that learns."""
+    known = dict.fromkeys(name for kind in experiments().values() for name in kind.learned)
+    recipes = type(config.recipes).model_fields
+    for recipe, rates in config.rates.items():
+        if recipe not in recipes:
+            raise ConfigError(
+                f"rates: unknown recipe {recipe!r}, expected one of {', '.join(recipes)}"
+            )
+        if unknown := [name for name in rates if name not in known]:
+            raise ConfigError(
+                f"rates.{recipe}: unknown method {unknown[0]!r}, expected one of {', '.join(known)}"
+            )
 
 
 @cache

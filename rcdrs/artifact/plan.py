@@ -76,7 +76,8 @@ class Plan:
         """Other settings than the paper's need a name of their own: they are not its results."""
         ours, paper = self.config.plain(), load(self.root / PAPER).plain()
         same = ("device", "results")
-        changed = [key for key in paper if ours[key] != paper[key] and key not in same]
+        known = dict.fromkeys([*paper, *ours])  # some are only there where they are set
+        changed = [key for key in known if ours.get(key) != paper.get(key) and key not in same]
         if ours["run"] == paper["run"] and changed:
             raise ConfigError(
                 f"{', '.join(changed)} differ from {PAPER}: give the run a name of its own, "
@@ -100,11 +101,14 @@ class Plan:
     # Keys.
 
     def key(self, kind: str, case: str, seed: int | str, **more: Any) -> Key:
-        """The key of a kind of result; the experiment is that of the case, or of the variant."""
+        """The key of a kind of result; the experiment is that of the case, or of the variant.
+
+        Files may be of a universe that there is no more: it has a key, and no digests.
+        """
         names = {"K": int(more.get("K", 0)), "method": more.get("method", "")}
         names["recipe"] = more.get("recipe", "paper")
-        names["universe"] = more.get("universe", "")
-        own = self.within(names["universe"])
+        names["universe"] = name = more.get("universe", "")
+        own = self.within(name) if name in self.config.universes else self
         experiment = more.get("experiment") or own._experiment(case, names["method"])
         return Key(kind, experiment, case, int(seed), **names)
 

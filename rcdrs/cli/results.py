@@ -197,7 +197,7 @@ def explain(options: argparse.Namespace) -> None:
         print(f"{cell.block} {cell.row}, {cell.column}: {cell.show(PLAIN)}".strip())
         behind = results.behind(cell.metric, cell.keys)
         if not behind.empty:
-            shown = behind.drop(columns="source").dropna(axis="columns", how="all")
+            shown = behind.drop(columns=["source", "universe"]).dropna(axis="columns", how="all")
             print(shown.to_string(index=False, float_format="{:.3g}".format))
             for row in behind.to_dict("records"):
                 key = _key_of(plan, {str(name): value for name, value in row.items()})
@@ -231,7 +231,7 @@ def _key_of(plan: Plan, row: dict[str, Any]) -> Key:
     if "recipe" in row:
         return Key.of_row(row)
     key = Key.of_row(row | {"recipe": "paper"})
-    return plan.key("times", key.case, key.seed)
+    return plan.key("times", key.case, key.seed, universe=key.universe)
 
 
 def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:

@@ -158,7 +158,7 @@ class Details:
     """
 
     def __init__(self, files: Iterable[Path] = ()) -> None:
-        self._files = {"/".join(path.parts[-n:]): path for path in files for n in (2, 3)}
+        self._files = {_name(path.parts, n): path for path in files for n in (2, 3)}
         self._read = cache(_read)
 
     def of(self, metric: str, keys: Sequence[Key]) -> np.ndarray | None:
@@ -178,6 +178,12 @@ class Details:
         path = next((self._files[name] for name in names if name in self._files), None)
         stored = {} if path is None else self._read(path)
         return stored.get(f"{key.run}/{metric}")
+
+
+def _name(parts: Sequence[str], count: int) -> str:
+    """The last parts of a path, with the folder of their universe."""
+    inside = parts[-count - 2 : -count - 1] == ("universes",)
+    return "/".join(parts[-count - 2 * inside :])
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 import yaml
-from rcdrs.artifact.config import PAPER
+from rcdrs.artifact.config import PAPER, ConfigError
 from rcdrs.artifact.digest import code_digest, settings_digest
 from rcdrs.reporting.tables import files
 
@@ -16,6 +16,10 @@ def key(kind, wildcards):
     """Of the result that a job is for; a universe is a folder in the names of files."""
     places = dict(wildcards)
     universe = places.pop("within").removeprefix("universes/").removesuffix("/")
+    try:
+        plan.within(universe)
+    except ConfigError as error:
+        raise WorkflowError(str(error)) from None
     return plan.key(kind, universe=universe, **places)
 
 

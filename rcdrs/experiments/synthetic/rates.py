@@ -40,6 +40,11 @@ class Trial(NamedTuple):
     grid: Plain
     training: Plain
 
+    @property
+    def places(self) -> list[tuple[Any, ...]]:
+        """What tells its lines from others."""
+        return [(*self.run, rate, self.case, self.depth) for rate in self.rates]
+
 
 def trials(experiment: base.Experiment) -> Iterator[Trial]:
     search, section = experiment.section.search, experiment.section
@@ -87,28 +92,34 @@ def _line(trial: Trial, data: Any, core: tuple[float, float], rate: float) -> Pl
 
 
 def search(experiment: base.Experiment, out: Path, jobs: int) -> pd.DataFrame:
-    """All trials; those whose lines are in `out` already are not made again."""
+    """The lines of all trials; those that are in `out` already are not made again."""
     known = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=COLUMNS)
     done = set(known[PLACE].itertuples(index=False, name=None))
-    waiting = [
-        trial
-        for trial in trials(experiment)
-        if not all((*trial.run, r, trial.case, trial.depth) in done for r in trial.rates)
-    ]
+    asked = list(trials(experiment))
+    waiting = [trial for trial in asked if not done.issuperset(trial.places)]
     with ProcessPoolExecutor(jobs) as pool:
         made = [pool.submit(score, trial) for trial in waiting]
         for lines in tqdm(as_completed(made), total=len(made), unit="trial", disable=None):
-            known = pd.concat([known, pd.DataFrame(lines.result())], ignore_index=True)
+            found = pd.DataFrame(lines.result())
+            known = pd.concat([known, found], ignore_index=True) if len(known) else found
             known = known.drop_duplicates(PLACE, keep="last").sort_values(PLACE)
             with replacing(out) as temporary:
-                known.to_csv(temporary, index=False, float_format="%.6g")
-    return known
+                known.to_csv(temporary, index=False)
+    places = {place for trial in asked for place in trial.places}  # the file may have others
+    return known[[place in places for place in known[PLACE].itertuples(index=False, name=None)]]
 
 
 def choose(scores: pd.DataFrame) -> pd.DataFrame:
-    """For each method and recipe the best rate, and whether it is an edge of the candidates."""
+    """For each method and recipe the best rate, and whether it is an edge of the candidates.
+
+    A rate that diverges in one setting, or was not tried there, is none.
+    """
     logs = scores.assign(score=scores["score"].map(_log))
-    means = logs.groupby(["method", "recipe", "rate"])["score"].mean().unstack("rate")
+    settings = logs.pivot(index=PLACE[:3], columns=PLACE[3:], values="score")
+    means = settings.mean(axis=1, skipna=False).unstack("rate")
+    means = means.where(means < float("inf"))
+    if len(bad := means[means.isna().all(axis=1)]):
+        raise ValueError(f"no rate trains {'@'.join(bad.index[0])} in every setting.")
     best = means.idxmin(axis=1)
     edge = best.isin([means.columns.min(), means.columns.max()])
     return pd.DataFrame({"rate": best, "edge": edge})

@@ -35,7 +35,7 @@ def targets(data: InstanceSet, depth: int, settings: Plain) -> Iterator[Target]:
     sampling, case = find_sampling(name), data.case
 
     def drawn(sampling: Sampling, **changes: Any) -> InstanceSet:
-        return draw(data.meta | changes, sizes, sampling, data.A.dtype)
+        return draw(data.meta | changes, sizes, sampling, data.A.dtype).to(data.A.device)
 
     yield Target("home", data, depth)
     yield Target("another A", drawn(sampling, seed=data.seed + 1), depth)
@@ -75,7 +75,7 @@ def shift(
             return run._asdict() | {"target": at.name, "tuned": tuned} | means | {"median": median}
 
         def build(method: str, steps: int, core: tuple[float, float], at: Target = target) -> Any:
-            return layers.build(at.data, steps, core, method, settings)
+            return layers.build(at.data, steps, core, method, settings).to(data.A.device)
 
         yield line(Run("Grid-DRS", "-"), "home", build("Grid-DRS", depth, core))
         for run, layer in trained:
