@@ -51,7 +51,7 @@ def tune(options: argparse.Namespace) -> None:
         low, high = min(grid[part]), max(grid[part])
         if low < high and value in (low, high):
             edge = f"lies on the edge of its grid, {low:g} to {high:g}"
-            told = f"warning: the selected {part} = {value:g} {edge}: a wider one may have a better"
+            told = f"warning: the selected {part} = {value:g} {edge}: a wider one may be better"
             print(told, file=sys.stderr)
     print(f"wrote {options.out}")
 

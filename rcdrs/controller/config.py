@@ -86,8 +86,7 @@ class ControllerConfig:
         controls: the variables it sets, from `CONTROLS`; the others stay at the core.
         envelope, growth: the safeguards, or None without them.
         scheduled: learn a schedule, too, and let the encoder correct it.
-        period: it looks at every so manieth step, and a correction of the schedule holds until the
-            next look.
+        period: steps from one look to the next, until which a correction of the schedule holds.
     """
 
     encoder: str = "gru"

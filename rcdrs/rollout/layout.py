@@ -100,7 +100,7 @@ class Shape(NamedTuple):
     features: int
     equality: bool  # is |A z - b| among the features?
     hidden: int
-    period: int  # the controller looks at every so manieth step
+    period: int  # steps between two looks of the controller
     depth: int
 
     @property
