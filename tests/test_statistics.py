@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from test_reporting import METRICS, NOT_LEARNED, PAPER, SMOKE, changed, seed_rows
 
 from rcdrs.artifact.key import Key
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.statistics import (
     AHEAD,
@@ -21,7 +22,6 @@ from rcdrs.reporting.statistics import (
     BEHIND,
     BEHIND_BY_NOISE,
     TIED,
-    Details,
     measurements,
     of_settings,
     of_table,
