@@ -264,6 +264,13 @@ class Common(Section):
     #: What each changes in the sections of experiments, the seeds, the recipes, the rates or the
     #: sampling: see `rcdrs.artifact.config.universe`.
     universes: Annotated[dict[Name, Plain], IF_SET] = {}
+    #: Also those of universes?
+    tables: Literal["paper", "all"] = "all"
+
+    @property
+    def tabled(self) -> dict[str, Plain]:
+        """The universes that tables, claims and report are about."""
+        return self.universes if self.tables == "all" else {}
 
     if TYPE_CHECKING:  # the sections, by name
 
