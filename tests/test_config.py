@@ -548,7 +548,7 @@ def test_bad_value_is_named_with_what_is_allowed(path, value, message):
 
 
 #: These have a default: the second edition of each, and no other readings.
-OPTIONAL = ("arithmetic", "sampling", "universes")
+OPTIONAL = ("arithmetic", "sampling", "tables", "universes")
 
 
 @pytest.mark.parametrize("section", [name for name in written if name not in OPTIONAL])

@@ -222,7 +222,7 @@ OWN_WEIGHT = {"con": ("no_consistency",), "obj": ("no_objective",), "dom": ("no_
 OWN_WEIGHT |= {"mov": ("no_movement",), "smooth": ("no_smoothness",)}
 #: Of every setting, by its place, what depends on it; the first that fits counts.
 DEPENDS = {
-    "run|device|seeds": of(),
+    "run|device|seeds|tables": of(),
     "threads|arithmetic": of(*EVERY),
     "sampling": of("synthetic", "ablation", "dfl"),
     # What is asked for; layers are tried at all depths.
@@ -282,7 +282,7 @@ COMMON = {"controller": PLAN.config.controller.plain()}
 HOME = {name: part for name, part in CONFIG.items() if name != "universes"}
 LEAVES = dict(leaves(HOME | COMMON))
 OTHER = {"gru": "lstm", "lstm": "mlp", "mlp": "gru", "schedule": "gru", "tuned": "base"}
-OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "paper": "other"}
+OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "paper": "all"}
 OTHER |= {"first": "second", "one": "first", "hard": "small", "small": "medium", "base": "tuned"}
 #: Of what a universe asks for alone.
 OTHER |= {"Grid-DRS": "F-DRS", "inequality": "printed", "Layerwise-DRS": "L-PDHG"}

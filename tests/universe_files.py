@@ -53,5 +53,6 @@ def with_universes(*names: str) -> Plan:
     smoke = load(ROOT / PAPER, ROOT / "workflow/config/smoke.yaml").but(universes={}).plain()
     chosen = {name: UNIVERSES[name] for name in names or UNIVERSES}
     synthetic = {"hard_seeds": [0, 1, 2]}
-    config = merge(smoke, {"seeds": [0, 1], "synthetic": synthetic, "universes": chosen})
+    changes = {"seeds": [0, 1], "synthetic": synthetic, "universes": chosen, "tables": "all"}
+    config = merge(smoke, changes)
     return Plan(check(config), ROOT)

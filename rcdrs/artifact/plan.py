@@ -75,7 +75,7 @@ class Plan:
     def check_name(self) -> None:
         """Other settings than the paper's need a name of their own: they are not its results."""
         ours, paper = self.config.plain(), load(self.root / PAPER).plain()
-        same = ("device", "results")
+        same = ("device", "results", "tables")
         known = dict.fromkeys([*paper, *ours])  # some are only there where they are set
         changed = [key for key in known if ours.get(key) != paper.get(key) and key not in same]
         if ours["run"] == paper["run"] and changed:

@@ -7,6 +7,7 @@ Without ``--settings`` a stage takes those of the configuration.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from os.path import realpath
@@ -46,9 +47,9 @@ def tune(options: argparse.Namespace) -> None:
     _check_out(options, "cores", **_owner(options), K=options.depth)
     grid = _settings(options, "cores", name)
     _timed(engine.tune, name, options.instances, options.depth, grid, options.out)
-    core = engine.read_core(options.out, owner_of(options.instances))
-    for part, value in (("alpha", core.alpha), ("beta", core.beta)):
-        low, high = min(grid[part]), max(grid[part])
+    core = json.loads(options.out.read_text())
+    for part in ("alpha", "beta"):
+        low, high, value = min(grid[part]), max(grid[part]), core[part]
         if low < high and value in (low, high):
             edge = f"lies on the edge of its grid, {low:g} to {high:g}"
             told = f"warning: the selected {part} = {value:g} {edge}: a wider one may be better"
