@@ -20,7 +20,7 @@ from rcdrs.artifact.hooks import (
 )
 from rcdrs.artifact.key import PARTS, PATHS
 from rcdrs.artifact.times import measure, overhead
-from rcdrs.reporting.tables import TABLES
+from rcdrs.reporting.tables import configured
 
 
 configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
@@ -29,6 +29,7 @@ configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
 plan = plan_of(config, beside(workflow.basedir), workflow.configfiles)
 config = plan.config.plain()
 RUN = plan.folder
+TABLES = configured(plan.config)
 # Of RCDRS: as the paper trains it, and as we do.
 RECIPES = ["paper", *(["log_kkt"] if config["synthetic"]["extended"] else [])]
 # A scheduler is asked for a GPU where the device is cuda; auto takes what a job finds.

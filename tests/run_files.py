@@ -55,10 +55,10 @@ def _rng(*names: object) -> np.random.Generator:
 
 def _results(plan: Plan, key: Key, out: Path, instances: int) -> None:
     """One row, with the recipe "-" of what learns nothing as the engine writes it."""
-    learned = plan.experiments[key.experiment].trained(Run(key.method, key.recipe))
+    learned = plan.experiment(key).trained(Run(key.method, key.recipe))
     recipe = key.recipe if learned else "-"
     rng, means, details = _rng(key.path()), {}, {}
-    level = FACTORS.get(key.method, 0.05) * np.exp(-0.2 * key.K)
+    level = FACTORS.get(key.method, 0.05) * np.exp(-0.2 * key.K) * (0.3 if key.universe else 1)
     for number, metric in enumerate(METRICS):
         values = level * (1 + number) * (0.5 if recipe == "log_kkt" else 1.0)
         values = values * np.exp(0.1 * rng.normal() + 0.6 * rng.normal(size=instances))
@@ -75,8 +75,9 @@ def _times(plan: Plan, key: Key, out: Path) -> None:
     rows = [
         _where(key)
         | {"K": K, "method": method}
-        | {"time_ms": 0.05 + 0.1 * rng.uniform(), "device": "cpu"}
-        for K in plan.experiments[key.experiment].depths
+        | {"time_ms": K * (0.01 + 0.002 * rng.uniform() + 0.02 * ("RCDRS" in method))}
+        | {"device": "cpu"}
+        for K in plan.experiment(key).depths
         for method in plan.timed(key)
     ]
     _write(rows, out)

@@ -27,9 +27,9 @@ from rcdrs.reporting.claims.ledger import (
 )
 from rcdrs.reporting.claims.output import MEANING, to_frame, to_markdown
 from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE, Ours, Paper
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.results import Results
-from rcdrs.reporting.statistics import Details
 from rcdrs.reporting.tables import TABLES
 
 DOCUMENT = yaml.safe_load(LEDGER.read_text())

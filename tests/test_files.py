@@ -23,8 +23,8 @@ from rcdrs.experiments.engine import make_reference, read_core, train_run, tune,
 from rcdrs.experiments.synthetic import stages as synthetic
 from rcdrs.experiments.synthetic.instances import InstanceSet, generate
 from rcdrs.files import read_archive, read_checkpoint, replacing, write_arrays
+from rcdrs.reporting.details import Details, _read
 from rcdrs.reporting.results import read_rows
-from rcdrs.reporting.statistics import Details, _read
 
 CPU = torch.device("cpu")
 FEW = {"train": 2, "validation": 2, "test": 2}

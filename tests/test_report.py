@@ -45,7 +45,7 @@ from rcdrs.reporting.report.drawing import (
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.grids import paper_cell
 from rcdrs.reporting.report.page import report, sections
-from rcdrs.reporting.tables import TABLES, values
+from rcdrs.reporting.tables import TABLES, configured, values
 from rcdrs.reporting.tables.methods import Methods
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -61,7 +61,7 @@ Method,order,does not hold,A < B & C,Table 2,0.5,1.2,<worst>,order,,,snakemake c
 @cache
 def plan_of(*names):
     plan = Plan.read(ROOT, *(ROOT / f"workflow/config/{name}.yaml" for name in names))
-    return replace(plan, config=plan.config.but(seeds=[0, 1]))
+    return replace(plan, config=plan.config.but(seeds=[0, 1], universes={}))
 
 
 class Page(HTMLParser):
@@ -168,12 +168,12 @@ def test_drawings_are_well_formed_and_described():
 
 
 def test_every_value_of_the_paper_is_beside_one_of_ours(tmp_path):
-    config = Plan.read(ROOT).config.but(seeds=[0], results="recompute")
+    config = Plan.read(ROOT).config.but(seeds=[0], results="recompute", universes={})
     plan = Plan(config, ROOT)
     with contextlib.chdir(tmp_path):
         write_run(plan, Path(plan.folder), instances=2)
         evidence, found = Evidence(plan), set()
-        for name in TABLES:
+        for name in configured(config):
             for cell in values(name, plan.config, evidence.of(name, [0])):
                 assert "\\" not in cell.show(HTML)
                 if printed := paper_cell(cell, plan.config):
@@ -264,7 +264,8 @@ def test_page_has_every_part(page):
     expected |= {"actions-log_kkt", "curves-paper", "curves-log_kkt", "dfl-depth"}
     assert figures >= expected | {"dispatch-depth", "dispatch-day"}
     # Of the paper's tables, those whose depths the configuration has.
-    expected = {name for name in TABLES if "k5_k10" not in name} | {"ledger-paper", "states"}
+    shown = configured(plan_of("smoke").config)
+    expected = {name for name in shown if "k5_k10" not in name} | {"ledger-paper", "states"}
     assert {table.get("id") for table in page.all("table")} >= {f"table-{n}" for n in expected}
 
 
@@ -463,7 +464,8 @@ def test_dark_colours_are_readable(browser):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         names = ["--text", "--muted", "--link", "--good", "--fair", "--bad", "--odd"]
-        names += ["--env", "--noenv", "--layerwise", "--anderson", "--admm", "--pdhg"]
+        names += ["--env", "--noenv", "--layerwise", "--anderson", "--admm", "--pdhg", "--wide"]
+        names += ["--mlp", "--light"]
         ground, *inks = browser.execute_script(
             "const style = getComputedStyle(document.documentElement);"
             "return arguments[0].map(name => style.getPropertyValue(name).trim())",

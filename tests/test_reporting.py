@@ -42,13 +42,13 @@ from rcdrs.reporting.formatting import (
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
 from rcdrs.reporting.render import HTML, LATEX, PLAIN
 from rcdrs.reporting.results import MissingRow, Results, Statistic, read_rows
-from rcdrs.reporting.tables import TABLES, needs, preview
+from rcdrs.reporting.tables import configured, needs, preview
 from rcdrs.reporting.tables.base import bold_best, measured
 
-PAPER = paper()
+PAPER = paper().but(universes={})
 SMOKE_FILE = ROOT / "workflow/config/smoke.yaml"
 #: Two seeds, so that there is a deviation to show.
-SMOKE = load(ROOT / PAPER_CONFIG, SMOKE_FILE).but(seeds=[0, 1])
+SMOKE = load(ROOT / PAPER_CONFIG, SMOKE_FILE).but(seeds=[0, 1], universes={})
 CONFIGS = {"paper": PAPER, "smoke": SMOKE}
 METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap", "Regret")
 METRICS += ("CostGap", "OptGap", "Shed", "Curt", "Reserve", "Emerg", "Pass")
@@ -482,6 +482,7 @@ def test_settings_csv_of_the_hand_computed_example():
 
 # Tables
 
+TABLES = configured(PAPER)
 RENDERED = [(name, run) for run in CONFIGS for name in TABLES]
 
 
@@ -568,7 +569,8 @@ def test_tables_need_no_heavy_library():
     """The workflow asks before each run what its tables need."""
     code = (
         "import sys; from rcdrs.artifact.config import load; from rcdrs.reporting.tables import "
-        "TABLES, needs; config = load(sys.argv[1]); [needs(name, config) for name in TABLES];"
+        "configured, needs; config = load(sys.argv[1]);"
+        "[needs(name, config) for name in configured(config)];"
         "sys.exit(str({'torch', 'matplotlib', 'scipy'} & set(sys.modules) or ''))"
     )
     done = subprocess.run(
@@ -715,7 +717,7 @@ def test_every_table_compiles_and_fits(run, tmp_path):
 
 def test_explain_shows_the_number_its_rows_and_their_files(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    plan = Plan.read(ROOT, SMOKE_FILE)
+    plan = Plan(SMOKE.but(seeds=[0]), ROOT)
     write_run(plan, Path(plan.folder), instances=2)
     for column, name in (
         ("ObjErr", "synthetic/socp-hard-0-K20/RCDRS-Env@paper"),

@@ -15,6 +15,7 @@ from test_reporting import METRICS, NOT_LEARNED, PAPER, SMOKE, changed, seed_row
 
 from rcdrs.artifact.key import Key
 from rcdrs.reporting.coverage import READINGS
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.statistics import (
     AHEAD,
@@ -22,7 +23,6 @@ from rcdrs.reporting.statistics import (
     BEHIND,
     BEHIND_BY_NOISE,
     TIED,
-    Details,
     measurements,
     of_settings,
     of_table,

@@ -21,6 +21,7 @@ from rcdrs.artifact.release import release as copy_current
 from rcdrs.experiments.settings import Recipes
 from rcdrs.files import replacing
 from rcdrs.reporting import tables
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.render import PLAIN
 from rcdrs.reporting.results import Results, read_rows
 
@@ -49,12 +50,11 @@ def headline(options: argparse.Namespace) -> None:
 
 def claims(options: argparse.Namespace) -> None:
     from rcdrs.reporting.claims import judge
-    from rcdrs.reporting.statistics import Details
 
     if options.recipe not in Recipes.model_fields:
         known = ", ".join(Recipes.model_fields)
         raise ValueError(f"--recipe is {options.recipe!r}, expected one of {known}.")
-    config, results = _given(options, *tables.TABLES)
+    config, results = _given(options, *tables.configured(check(options.config)))
     files, verdicts = judge(
         config, results, Details(options.details), options.recipe, options.tests
     )
@@ -155,7 +155,7 @@ def status(options: argparse.Namespace) -> None:
         print(json.dumps(plan.released_digests(), indent=1))
         return
     states: dict[Key, str] = {}
-    for name in tables.TABLES:
+    for name in tables.configured(plan.config):
         keys = tables.needs(name, plan.config)
         states |= {key: plan.state(key) for key in keys if key not in states}
         counts = Counter(states[key] for key in keys)
@@ -184,7 +184,8 @@ def explain(options: argparse.Namespace) -> None:
             f"{missing[0]}): run `snakemake --cores 2 table_{options.table}` first."
         )
     rows, times = (read_rows(map(Path, paths)) for paths in files.values())
-    results = Results(rows, times, plan.config.seeds)
+    details = Details(tables.files(plan, "details", options.table))
+    results = Results(rows, times, plan.config.seeds, details)
     cells = tables.values(options.table, plan.config, results)
     match = [cell for cell in cells if (cell.row, cell.column) == (options.row, options.column)]
     if not match:
@@ -231,7 +232,7 @@ def _key_of(plan: Plan, row: dict[str, Any]) -> Key:
     if "recipe" in row:
         return Key.of_row(row)
     key = Key.of_row(row | {"recipe": "paper"})
-    return plan.key("times", key.case, key.seed)
+    return plan.key("times", key.case, key.seed, universe=key.universe)
 
 
 def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
@@ -243,7 +244,8 @@ def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
         for kind in ("rows", "times", "details"):
             setattr(options, kind, tables.files(plan, kind, *names))
     times: pd.DataFrame = read_rows(getattr(options, "times", []))
-    return config, Results(read_rows(options.rows), times, config.seeds)
+    details = Details(getattr(options, "details", []))
+    return config, Results(read_rows(options.rows), times, config.seeds, details)
 
 
 def _warn(plan: Plan) -> None:

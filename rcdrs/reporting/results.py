@@ -14,11 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rcdrs.artifact.key import Key, parse_end
 from rcdrs.artifact.release import read_origin
 from rcdrs.files import reading
+from rcdrs.reporting.details import Details
 
 TIME = "time_ms"
 #: The columns that tell one seed-level row from another; times do not depend on the recipe.
@@ -117,15 +119,20 @@ class Statistic:
 
 
 class Results:
-    """The rows and times of one run in any order; there may be more than is asked for.
+    """The rows and times of one run in any order, and the metrics of its instances; there may be
+    more than is asked for.
 
     Times are kept by the key of a row with the paper's recipe.
     """
 
     def __init__(
-        self, rows: pd.DataFrame | None, timing: pd.DataFrame | None, seeds: Sequence[int]
+        self,
+        rows: pd.DataFrame | None,
+        timing: pd.DataFrame | None,
+        seeds: Sequence[int],
+        details: Details | None = None,
     ) -> None:
-        self.seeds = list(seeds)
+        self.seeds, self.details = list(seeds), details or Details()
         self.rows, self.times = _by_key(rows, KEY), _by_key(timing, KEY[:-1])
 
     def statistic(
@@ -138,15 +145,28 @@ class Results:
         recipe: str = "paper",
         experiment: str = "synthetic",
         universe: str = "",
+        seeds: Sequence[int] | None = None,
     ) -> Statistic:
+        """Over the seeds of these results, if not over others."""
         case = family if scale == "-" else f"{family}-{scale}"
         places = (K, method, "paper" if metric == TIME else recipe, universe)
-        return self.of(metric, [Key("rows", experiment, case, n, *places) for n in self.seeds])
+        chosen = self.seeds if seeds is None else seeds
+        return self.of(metric, [Key("rows", experiment, case, n, *places) for n in chosen])
 
     def of(self, metric: str, keys: Iterable[Key]) -> Statistic:
         """The metric in these rows, one for each seed."""
         keys = tuple(keys)
         return Statistic(metric, tuple(self._value(metric, key) for key in keys), keys)
+
+    def instances(self, metric: str, key: Key) -> np.ndarray:
+        """The metric of each test instance of one row."""
+        found = self.details.one(metric, key)
+        if found is None:
+            raise MissingRow(
+                f"no instances for {key}: their {metric} is missing, a release may lack them; run "
+                "the workflow again with results=recompute."
+            )
+        return found
 
     def behind(self, metric: str, keys: Iterable[Key]) -> pd.DataFrame:
         """The rows, or times, that a number is made of."""
@@ -189,6 +209,10 @@ class Questions(Results):
             key = Key("times", key.experiment, key.case, key.seed, universe=key.universe)
         self.asked[key] = None
         return 1.0
+
+    def instances(self, metric: str, key: Key) -> np.ndarray:
+        self.asked[key] = None
+        return np.ones(1)
 
 
 def _by_key(frame: pd.DataFrame | None, columns: Sequence[str]) -> dict[Key, dict[Any, Any]]:

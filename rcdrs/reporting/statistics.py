@@ -19,21 +19,18 @@ how many there are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rcdrs.artifact.config import Config
-from rcdrs.artifact.key import Key, recipe_of
-from rcdrs.artifact.release import read_origin
-from rcdrs.files import read_arrays, reading
 from rcdrs.reporting import coverage
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.formatting import LARGER_IS_BETTER, Measured
 from rcdrs.reporting.results import TIME, Results, Statistic
 from rcdrs.reporting.tables.base import Cell
@@ -150,46 +147,6 @@ def _draws(seeds: int, instances: int) -> np.ndarray:
     shares = np.full(instances, 1 / instances)
     counts = rng.multinomial(instances, shares, (DRAWS, seeds))
     return counts.reshape(DRAWS, -1) / (instances * seeds)
-
-
-class Details:
-    """The metrics of single instances, from the .npz files beside the seed-level CSVs: of one run,
-    or of all runs of a setting.  Keys inside are ``METHOD@RECIPE/METRIC``.
-    """
-
-    def __init__(self, files: Iterable[Path] = ()) -> None:
-        self._files = {"/".join(path.parts[-n:]): path for path in files for n in (2, 3)}
-        self._read = cache(_read)
-
-    def of(self, metric: str, keys: Sequence[Key]) -> np.ndarray | None:
-        """(seeds, instances), or None where a seed has no such file or metric."""
-        found = [values for key in keys if (values := self.one(metric, key)) is not None]
-        if len(found) < len(keys):
-            return None
-        if len({len(values) for values in found}) != 1:
-            raise ValueError(
-                f"{metric} of {keys[0]} differs in its number of instances over seeds."
-            )
-        return np.array(found, dtype=float)
-
-    def one(self, metric: str, key: Key) -> np.ndarray | None:
-        """(instances,) of one seed."""
-        names = [Path(name).with_suffix(".npz").as_posix() for name in (key.path(), key.released())]
-        path = next((self._files[name] for name in names if name in self._files), None)
-        stored = {} if path is None else self._read(path)
-        return stored.get(f"{key.run}/{metric}")
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    read_origin(path.with_suffix(".csv"))  # an error where it is not as it was computed
-    with reading(path, ".npz file", "delete it and run the workflow again"):
-        return {_known(name): values for name, values in read_arrays(path).items()}
-
-
-def _known(name: str) -> str:
-    run, metric = name.split("/")
-    method, recipe = run.split("@")
-    return f"{method}@{recipe_of(recipe)}/{metric}"
 
 
 def measurements(found: Statistic, details: Details) -> np.ndarray:

@@ -47,6 +47,12 @@ def all_results(kind):
     return files(plan, kind, *TABLES)
 
 
+def details(wildcards):
+    """The metrics of single instances, where a table shows something of them."""
+    table = wildcards.table
+    return files(plan, "details", table) if TABLES[table].detailed else []
+
+
 def templates(wildcards):
     """The template of a table, and what that includes."""
     return [

@@ -5,6 +5,7 @@ rule render:
     input:
         rows=lambda wildcards: files(plan, "rows", wildcards.table),
         times=lambda wildcards: files(plan, "times", wildcards.table),
+        details=details,
         templates=templates,
     output:
         out=f"{plan.tables_folder}/{{table}}.tex",

@@ -20,9 +20,10 @@ from rcdrs.reporting.claims.ledger import Ledger
 from rcdrs.reporting.claims.output import noise_lines, to_frame, to_markdown
 from rcdrs.reporting.claims.sources import Ours
 from rcdrs.reporting.coverage import READINGS
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.results import MissingRow, Results
-from rcdrs.reporting.statistics import Details, of_settings, of_table
-from rcdrs.reporting.tables import TABLES, available, values
+from rcdrs.reporting.statistics import of_settings, of_table
+from rcdrs.reporting.tables import available, configured, values
 
 
 def judge(
@@ -61,7 +62,7 @@ def significance(
             found[title] = of_settings(config, results, details, metric, recipe, reading)
         except MissingRow:
             continue
-    for name in TABLES:
+    for name in configured(config):
         try:
             cells = values(name, config, results) if available(name, config) else []
         except MissingRow:

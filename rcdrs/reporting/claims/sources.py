@@ -19,10 +19,11 @@ from rcdrs.artifact.config import Config
 from rcdrs.experiments.base import experiments
 from rcdrs.reporting import coverage
 from rcdrs.reporting.coverage import READINGS, Reading
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.formatting import FAMILIES
 from rcdrs.reporting.paper_values import paper_coverage, paper_values
 from rcdrs.reporting.results import MissingRow, Results, Statistic
-from rcdrs.reporting.statistics import AHEAD, BEHIND, TIED, Details, Paired, measurements, versus
+from rcdrs.reporting.statistics import AHEAD, BEHIND, TIED, Paired, measurements, versus
 
 #: Families x scales x depths of the paper's coverage summary.
 SETTINGS = 36

@@ -48,7 +48,12 @@ _LOOKS = {
     "RCDRS-Env": ("env", "o"),
     "RCDRS-NoEnv": ("noenv", "s"),
     "Layerwise-DRS": ("layerwise", "D"),
+    "RCDRS-MLP": ("mlp", "p"),
+    "RCDRS-Light": ("light", "h"),
+    "Best feedback": ("env", "*"),
+    "Wide-DRS": ("wide", "P"),
     "AA-DRS": ("anderson", "^"),
+    "Anderson-DRS": ("anderson", "<"),
     "S-ADMM": ("admm", "v"),
     "Grid-DRS": ("grid-drs", "+"),
     "F-DRS": ("fixed", "x"),
@@ -104,8 +109,9 @@ def lines(
     log: bool = True,
     x_ticks: Sequence[float] | None = None,
     level: float | None = None,
+    log_x: bool = False,
 ) -> Markup:
-    """Curves over a linear axis; `level` draws a horizontal line for reference.
+    """Curves over an axis, linear if not otherwise; `level` draws a horizontal line for reference.
 
     On a logarithmic axis, what is not positive stands on its lower end.
     """
@@ -114,7 +120,7 @@ def lines(
     axes.yaxis.set_label_coords((14 - LEFT) / (WIDTH - LEFT - RIGHT), 0.5)
     bounds = [y for curve in curves for y in curve.points.to_numpy().flat]
     ends = scale(axes.yaxis, bounds if level is None else [*bounds, level], log)
-    scale(axes.xaxis, [x for curve in curves for x in curve.points.index], log=False)
+    scale(axes.xaxis, [x for curve in curves for x in curve.points.index], log=log_x)
     if x_ticks is not None:
         axes.set_xticks(x_ticks)
     if level is not None:

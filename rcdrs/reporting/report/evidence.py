@@ -13,9 +13,9 @@ import pandas as pd
 from rcdrs.artifact.config import PAPER, Config
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan, StaleResult
+from rcdrs.reporting.details import Details
 from rcdrs.reporting.results import KEY, Results, read_rows
-from rcdrs.reporting.statistics import Details
-from rcdrs.reporting.tables import TABLES, available
+from rcdrs.reporting.tables import available, configured
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Evidence:
         for path, wanted in files.items():
             rows = self._rows(path)
             if next(iter(wanted)).kind == "rows":  # a released file may have others
-                keys = map(Key.of_row, rows[[*KEY]].to_dict("records"))
+                keys = map(Key.of_row, rows[[*KEY, "universe"]].to_dict("records"))
                 rows = rows[[key in wanted for key in keys]]
             frames.append(rows)
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -78,8 +78,8 @@ class Evidence:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Every seed-level row behind a table."""
-        rows = Results(self.frame(self.results), None, self.config.seeds).rows
+        """Every seed-level row behind a table of the configuration as it stands."""
+        rows = Results(self.frame(self.home), None, self.config.seeds).rows
         return pd.DataFrame(rows.values())
 
     @cached_property
@@ -88,12 +88,17 @@ class Evidence:
         return [key for key in self._behind_all if key.kind == "rows"]
 
     @cached_property
+    def home(self) -> list[Key]:
+        """Those of the configuration as it stands: a universe has the same methods otherwise."""
+        return [key for key in self.results if not key.universe]
+
+    @cached_property
     def times(self) -> list[Key]:
         return [key for key in self._behind_all if key.kind == "times"]
 
     @cached_property
     def _behind_all(self) -> list[Key]:
-        return list(dict.fromkeys(key for table in TABLES for key in self.behind(table)))
+        return list(dict.fromkeys(key for t in configured(self.config) for key in self.behind(t)))
 
     def behind(self, table: str, seeds: list[int] | None = None) -> list[Key]:
         """Rows and times behind a table; none where the configuration leaves it out."""
@@ -103,7 +108,7 @@ class Evidence:
         """What a table needs, of some seeds."""
         keys = self.behind(table, seeds)
         rows, times = ([key for key in keys if key.kind == kind] for kind in ("rows", "times"))
-        return Results(self.frame(rows), self.frame(times), seeds)
+        return Results(self.frame(rows), self.frame(times), seeds, self.instances)
 
     def seeds(self, table: str) -> list[int]:
         """The seeds of which everything that a table needs is there."""

@@ -65,7 +65,7 @@ def against_depth(
     found: dict[Any, pd.DataFrame] = dict(iter(groups))
     shown = [case for case in (cases or found) if case in found]
     if not shown:
-        keys = [key for key in evidence.results if key.experiment == experiment]
+        keys = [key for key in evidence.home if key.experiment == experiment]
         return evidence.missing(title, keys, target)
     drawn = [_depth_panel(found[case], metric, *case) for metric in metrics for case in shown]
     rows = pd.concat([found[case] for case in shown])
@@ -101,7 +101,7 @@ def tails(evidence: Evidence, metric: str = "Dist") -> list[Figure | Grid | Miss
     part = evidence.config.synthetic
     depth, title = max(part.depths), f"Tails over instances: {metric}"
     drawn, table = [], []
-    keys = [k for k in evidence.results if (k.experiment, k.K) == ("synthetic", depth)]
+    keys = [k for k in evidence.home if (k.experiment, k.K) == ("synthetic", depth)]
     # The hardest first: it is what the figure shows.
     for scale in reversed(part.scales):
         for family in part.families:

@@ -153,7 +153,7 @@ def paper_cell(cell: Cell, config: Config) -> dict[Any, Any] | None:
         return None
     key = cell.keys[0]
     scales = {"synthetic": "hard", "dispatch": config.dispatch.formulations[0]}
-    if key.recipe != "paper" or key.scale != scales.get(key.experiment, key.scale):
+    if key.universe or key.recipe != "paper" or key.scale != scales.get(key.experiment, key.scale):
         return None
     benchmark = BENCHMARKS.get(key.experiment) or FAMILIES.get(key.family)
     # Ablations bear the paper's labels in the table, and the variants' names in the rows.

@@ -59,7 +59,7 @@ def heat_map(
             found += [pair for pair in line if pair]
             rows.append((f"{FAMILIES[family]} {scale}", [_tile(pair) for pair in line]))
     if not found:
-        keys = [key for key in evidence.results if key.experiment == "synthetic"]
+        keys = [key for key in evidence.home if key.experiment == "synthetic"]
         return evidence.missing(title, keys, "table_settings")
     wins = sum(comparison.ratio < 1 for comparison, _ in found)
     sure = sum(pair.call == AHEAD for _, pair in found)
@@ -82,7 +82,7 @@ def _compared(
     where = ("synthetic", f"{family}-{scale}", K)
     keys = [
         key
-        for key in evidence.results
+        for key in evidence.home
         if (key.experiment, key.case, key.K) == where and key.recipe in ("paper", recipe)
     ]
     missing = {key.seed for key in keys if not evidence.path(key)}

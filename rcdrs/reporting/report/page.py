@@ -11,19 +11,19 @@ import jinja2
 from rcdrs.artifact.plan import Plan
 from rcdrs.files import replacing
 from rcdrs.reporting.coverage import READINGS
-from rcdrs.reporting.report import controller, decisions, figures, provenance, verdicts
+from rcdrs.reporting.report import care, controller, decisions, figures, provenance, verdicts
 from rcdrs.reporting.report.drawing import TEMPLATES
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.glance import cards
 from rcdrs.reporting.report.grids import table
 from rcdrs.reporting.report.heatmap import heat_map
-from rcdrs.reporting.tables import TABLES
+from rcdrs.reporting.tables import configured
 
 #: Tables that are long enough to be opened on a click.
 FOLDED = {"settings", "settings_log_kkt", "ablation_full", "dfl_extended", "dispatch_extended"}
-FOLDED |= {"tails", "ledger-paper", "ledger-log_kkt"}
+FOLDED |= {"care_dual", "care_hard", "tails", "ledger-paper", "ledger-log_kkt"}
 #: Tables are told apart by how their names begin.
-PREFIXES = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch")
+PREFIXES = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch", *care.SECTIONS)
 RECIPES = ("paper", "log_kkt")
 #: Title and text of each section.
 SECTIONS = {
@@ -40,6 +40,16 @@ SECTIONS = {
         "Conic programs with known solutions in three families, three scales and four depths. Gap "
         "is the positive part of the relative objective error, Dist the relative distance to the "
         "solution, and the residuals are those of the conditions of optimality.",
+    ),
+    "care": (
+        "With equal care",
+        "How much of the gain over the paper's baselines is the edge of its grid, and how much "
+        "acceleration, a learned schedule, or feedback: a fixed core from a grid without an edge, "
+        "and every learned method with as many steps and a learning rate of its own.",
+    ),
+    "equal_time": (
+        "At equal time",
+        "A controlled step takes longer than a plain one: errors against the time per instance.",
     ),
     "controller": (
         "What the controllers learn",
@@ -127,9 +137,12 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
         "dfl": decisions.dfl(evidence) + _tables(evidence, "dfl"),
         "dispatch": decisions.dispatch(evidence) + _tables(evidence, "dispatch"),
     }
-    for name in TABLES:
+    for name, draw in care.SECTIONS.items():
+        if tables := _tables(evidence, name):
+            parts[name] = [draw(evidence), *tables]
+    for name, shown in configured(evidence.config).items():
         if not name.startswith(PREFIXES):
-            section = "others" if TABLES[name].measured else "configuration"
+            section = "others" if shown.measured else "configuration"
             parts.setdefault(section, []).append(table(name, evidence))
     return [Section(name, *SECTIONS[name], parts[name]) for name in SECTIONS if name in parts]
 
@@ -150,4 +163,5 @@ def _synthetic(evidence: Evidence) -> list[Any]:
 
 
 def _tables(evidence: Evidence, prefix: str) -> list[Any]:
-    return [table(name, evidence) for name in TABLES if name.startswith(prefix)]
+    shown = configured(evidence.config)
+    return [table(name, evidence) for name in shown if name.startswith(prefix)]

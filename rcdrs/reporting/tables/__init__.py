@@ -1,5 +1,6 @@
 """Every table by name: what it needs, its cells, its files.
 
+configured(config)                          those that a configuration has
 needs("synthetic_k20", config)              the results that it is made of
 files(plan, "rows", "synthetic_k20")        where these are
 values("synthetic_k20", config, results)    its cells, and the rows behind each
@@ -17,9 +18,12 @@ from rcdrs.artifact.config import Config
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.experiments.dispatch.experiment import SOLVABLE
+from rcdrs.reporting.care import FAIR
+from rcdrs.reporting.equal_time import UNIVERSES
 from rcdrs.reporting.render import LATEX
 from rcdrs.reporting.results import TIME, Questions, Results
 from rcdrs.reporting.tables.base import TEMPLATES, Cell, Table, layout, spread
+from rcdrs.reporting.tables.care import Care, CareHard, EqualTime
 from rcdrs.reporting.tables.configuration import (
     Benchmarks,
     DispatchParameters,
@@ -48,7 +52,7 @@ _TABLES: tuple[Table, ...] = (
     Settings("settings_log_kkt", recipe="log_kkt", template="settings"),
     Methods("dfl_k20", "dfl", (*DECISION, TIME), depth=20, template="dfl"),
     Methods("dfl_k5_k10_k15", "dfl", ("Regret", "Eq", "Dist", TIME), but=20, template="dfl"),
-    Methods("dfl_extended", "dfl", DECISION, extended=True),
+    Methods("dfl_extended", "dfl", DECISION, extended=True, beside=FAIR),
     Methods("dispatch_k15", "dispatch", (*OPERATION, TIME), depth=15, template="dispatch"),
     Methods("dispatch_k5_k10", "dispatch", (*OPERATION, TIME), but=15, template="dispatch"),
     Methods(
@@ -57,8 +61,13 @@ _TABLES: tuple[Table, ...] = (
         ("OptGap", *OPERATION),
         case=SOLVABLE,
         extended=True,
+        beside=FAIR,
         template="dispatch",
     ),
+    Care("care", "Gap", universes=(FAIR,)),
+    Care("care_dual", "r_d", universes=(FAIR,), template="care"),
+    CareHard("care_hard", universes=(FAIR,)),
+    EqualTime("equal_time", universes=UNIVERSES),
     DispatchParameters("dispatch_parameters"),
     Protocol("protocol"),
     Benchmarks("benchmarks"),
@@ -67,16 +76,29 @@ _TABLES: tuple[Table, ...] = (
 TABLES = {table.name: table for table in _TABLES}
 
 
-def find_table(name: str) -> Table:
+def configured(config: Config) -> dict[str, Table]:
+    """The tables whose universes the configuration has."""
+    known = set(config.universes)
+    return {name: table for name, table in TABLES.items() if known.issuperset(table.universes)}
+
+
+def find_table(name: str, config: Config | None = None) -> Table:
+    """The table; an error where the configuration, if there is one, lacks a universe of it."""
     if name not in TABLES:
         raise ValueError(f"unknown table {name!r}, expected one of {', '.join(TABLES)}.")
+    if config is not None and (missing := set(TABLES[name].universes) - set(config.universes)):
+        raise ValueError(
+            f"table {name} is about {', '.join(sorted(missing))}, but universes of the "
+            f"configuration has {', '.join(config.universes) or 'none'}: add it there "
+            "(workflow/config/), or leave the table out."
+        )
     return TABLES[name]
 
 
 def needs(name: str, config: Config) -> list[Key]:
     """The rows and times behind a table, found by asking for its cells; an error where the
     configuration lacks what it is about."""
-    table, questions = find_table(name), Questions(config.seeds)
+    table, questions = find_table(name, config), Questions(config.seeds)
     if table.measured:
         table.cells(config, questions)
     return list(questions.asked)
@@ -101,14 +123,15 @@ def available(name: str, config: Config) -> list[Key]:
 
 
 def values(name: str, config: Config, results: Results | None = None) -> list[Cell]:
-    return find_table(name).cells(config, results or Results(None, None, config.seeds))
+    table = find_table(name, config)
+    return table.cells(config, results or Results(None, None, config.seeds))
 
 
 def render(
     name: str, config: Config, results: Results | None = None, templates: Path = TEMPLATES
 ) -> dict[str, str]:
     """File name -> content: the table in LaTeX, and as data."""
-    table, results = find_table(name), results or Results(None, None, config.seeds)
+    table, results = find_table(name, config), results or Results(None, None, config.seeds)
     cells = table.cells(config, results)
     context = {"name": name, "blocks": layout(cells), "spread": spread(config)}
     context |= table.context(config, results, cells)

@@ -60,8 +60,12 @@ class Table(ABC):
 
     name: str
     template: str = field(default="", kw_only=True)
+    #: Those of the configuration that it is about; without one of them there is no such table.
+    universes: tuple[str, ...] = field(default=(), kw_only=True)
     #: Whether there are results behind it, or the configuration alone.
     measured: ClassVar[bool] = True
+    #: Whether these are, in part, of single instances.
+    detailed: ClassVar[bool] = False
 
     def templates(self) -> list[str]:
         """Its template, and those that it extends."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from rcdrs.artifact.config import Config
+from rcdrs.artifact.config import Config, universe
 from rcdrs.experiments.base import experiments
+from rcdrs.reporting.care import Run, name_in
 from rcdrs.reporting.formatting import (
     FAMILIES,
     FOUR_DECIMALS,
@@ -35,6 +36,7 @@ class Methods(Table):
     depth, but: at one depth, at all but one, or at all.
     case: one of the experiment's; by default its first, which is behind the paper's tables.
     extended: with what goes beyond the paper.
+    beside: a universe whose rows stand below, where the configuration has it.
     """
 
     experiment: str
@@ -43,6 +45,7 @@ class Methods(Table):
     but: int | None = None
     case: str = ""
     extended: bool = False
+    beside: str = ""
 
     def settings(self, config: Config) -> dict[str, Setting]:
         """By the label of the block."""
@@ -60,22 +63,27 @@ class Methods(Table):
         family, _, scale = case.partition("-")
         return {f"K={K}": (family, scale or "-", K) for K in shown}
 
-    def methods(self, config: Config) -> list[tuple[str, str]]:
-        """(method, recipe) of each row."""
+    def runs(self, config: Config) -> dict[str, Run]:
+        """The runs by the label of their rows."""
         part = getattr(config, self.experiment)
-        rows = [(method, "paper") for method in part.methods]
+        rows: list[Run] = [(method, "paper", "") for method in part.methods]
         if self.extended:
-            rows += [(method, "log_kkt") for method in part.extended]
-            rows += [(method, "paper") for method in getattr(part, "exact", ())]
-        return rows
+            rows += [(method, "log_kkt", "") for method in part.extended]
+            rows += [(method, "paper", "") for method in getattr(part, "exact", ())]
+        if self.beside in config.universes:
+            part = getattr(universe(config, self.beside), self.experiment)
+            rows += [(method, "paper", self.beside) for method in part.methods]
+            rows += [(method, "log_kkt", self.beside) for method in part.extended]
+        return {_label(*run): run for run in rows}
 
     def cells(self, config: Config, results: Results) -> list[Cell]:
         cells = []
         for label, setting in self.settings(config).items():
             block = []
-            for (method, recipe), metric in product(self.methods(config), self.metrics):
-                found = results.statistic(metric, *setting, method, recipe, self.experiment)
-                row = method if recipe == "paper" else f"{method}, {recipe}"
+            for (row, run), metric in product(self.runs(config).items(), self.metrics):
+                method, recipe, within = run
+                where = (method, recipe, self.experiment, within)
+                found = results.statistic(metric, *setting, *where)
                 block.append(measured(row, metric, found, STYLES.get(metric, SCIENTIFIC), label))
             cells += bold_best(block)
         return cells
@@ -85,7 +93,14 @@ class Methods(Table):
         _, scale, K = next(iter(self.settings(config).values()))
         device = results.device(timed) if timed else ""
         shown = {"experiment": self.experiment, "metrics": self.metrics, "device": device}
-        return shown | {"scale": scale, "depth": K}
+        return shown | {"scale": scale, "depth": K, "beside": self.beside in config.universes}
+
+
+def _label(method: str, recipe: str, within: str) -> str:
+    """In a universe of a wider grid, a controller is centred at another core."""
+    name = name_in(method, within)
+    name = name if recipe == "paper" else f"{name}, {recipe}"
+    return f"{name}, wide core" if within and method.startswith("RCDRS") else name
 
 
 class Hard(Methods):

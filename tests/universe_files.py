@@ -1,0 +1,57 @@
+"""A small configuration with the universes of equal care, for the tests of their tables."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from conftest import ROOT
+
+from rcdrs.artifact.config import PAPER, check, load
+from rcdrs.artifact.plan import Plan
+from rcdrs.experiments.settings import merge
+
+WIDE = {"alpha": [1.0, 1.8], "beta": [1.0, 30.0]}
+LEARNED = ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-MLP", "RCDRS-Light"]
+UNIVERSES = {
+    "fair": {
+        "synthetic": {
+            "grid": WIDE,
+            "methods": ["Grid-DRS", "Anderson-DRS", *LEARNED],
+            "extended": LEARNED,
+        },
+        "dfl": {"grid": WIDE, "methods": ["Grid-DRS"], "extended": ["RCDRS-Env-J"]},
+        "dispatch": {
+            "formulations": ["inequality"],
+            "grid": WIDE,
+            "methods": ["Grid-DRS", "Anderson-DRS"],
+            "extended": ["RCDRS-Env"],
+        },
+    },
+    "deep": {
+        "seeds": [0],
+        "synthetic": {
+            "grid": WIDE,
+            "depths": [40, 60],
+            "methods": ["Grid-DRS", "Layerwise-DRS"],
+            "extended": ["Layerwise-DRS"],
+        },
+    },
+    "between": {
+        "seeds": [0],
+        "synthetic": {"grid": WIDE, "depths": [12], "methods": ["Grid-DRS"], "extended": []},
+    },
+    "deep_edge": {
+        "seeds": [0],
+        "synthetic": {"depths": [40], "methods": ["Grid-DRS"], "extended": []},
+    },
+}
+
+
+@cache
+def with_universes(*names: str) -> Plan:
+    """The smoke configuration from two seeds, with some universes, or all that are above."""
+    smoke = load(ROOT / PAPER, ROOT / "workflow/config/smoke.yaml").but(universes={}).plain()
+    chosen = {name: UNIVERSES[name] for name in names or UNIVERSES}
+    synthetic = {"hard_seeds": [0, 1, 2]}
+    config = merge(smoke, {"seeds": [0, 1], "synthetic": synthetic, "universes": chosen})
+    return Plan(check(config), ROOT)
