@@ -23,6 +23,7 @@ from rcdrs.artifact.config import Config, universe
 from rcdrs.artifact.key import Key
 from rcdrs.experiments.base import experiments
 from rcdrs.reporting.coverage import RCDRS, lowest, ratio
+from rcdrs.reporting.formatting import TIE
 from rcdrs.reporting.results import Results, Statistic
 
 #: Equal care: a wide grid, every learned method with both losses.  And more depths: of the wide
@@ -123,7 +124,7 @@ class Gain:
 
     @property
     def wins(self) -> int:
-        return sum(value < 1 for value in self.ratios)
+        return sum(value < 1 - TIE for value in self.ratios)
 
     @property
     def limited(self) -> int:

@@ -58,7 +58,7 @@ def compare(run: Path, released: Released) -> pd.DataFrame:
 def _differences(computed: list[Path], released: Path) -> pd.DataFrame:
     """Of the rows of a setting that both have, the largest relative difference, with its metric."""
     ours, theirs = (
-        read_rows(paths).drop(columns="source").astype(dict.fromkeys(KEY, str))
+        read_rows(paths).drop(columns=["source", "universe"]).astype(dict.fromkeys(KEY, str))
         for paths in (computed, [released])
     )
     ours, theirs = ours.set_index([*KEY]).align(theirs.set_index([*KEY]), join="inner")

@@ -176,7 +176,7 @@ def reading(found: list[Race], level: str = "median") -> list[str]:
 
 
 def _clause(here: list[Race], label: str, level: str, name: str) -> str:
-    """``the schedule is no worse than Wide-DRS in 2 (hard at K=5 and 10), with 80 % of its ...``"""
+    """``the schedule is no worse than Wide-DRS in 2 (hard at K=5 and 10), and over all has ...``"""
     won = no_worse(here, label, level)
     depths = {
         scale: [str(race.K) for race in won if race.scale == scale]
@@ -185,4 +185,5 @@ def _clause(here: list[Race], label: str, level: str, name: str) -> str:
     places = ", ".join(f"{scale} at K={joined(each)}" for scale, each in depths.items())
     number = "all" if len(won) == len(here) else f"{len(won)} ({places})" if won else "none"
     error = percent(gain(here, label, level).geometric, ".0f")
-    return f"{name} is no worse than {WIDE} in {number}, with {error} of its {level} {METRIC}"
+    told = f"{name} is no worse than {WIDE} in {number}"
+    return f"{told}, and over all has {error} of its {level} {METRIC} (geometric mean)"

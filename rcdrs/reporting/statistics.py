@@ -31,16 +31,13 @@ import pandas as pd
 from rcdrs.artifact.config import Config
 from rcdrs.reporting import coverage
 from rcdrs.reporting.details import Details
-from rcdrs.reporting.formatting import LARGER_IS_BETTER, Measured
+from rcdrs.reporting.formatting import LARGER_IS_BETTER, TIE, Measured
 from rcdrs.reporting.results import TIME, Results, Statistic
 from rcdrs.reporting.tables.base import Cell
 
 #: Bootstrap draws: the ends of a 95 % interval then vary by about 2 % of its width.
 DRAWS = 2000
 LEVEL = 0.95
-#: Less than this in every seed does not show in three printed digits: a layer that training left
-#: at its core differs from Grid-DRS by rounding alone, and that is no win.
-TIE = 1e-3
 
 AHEAD, BEHIND, TIED = "ahead", "behind", "tied"
 AHEAD_BY_NOISE, BEHIND_BY_NOISE = "ahead by noise", "behind by noise"

@@ -116,7 +116,8 @@ def _machine(origin: dict[str, Any]) -> str:
 
 
 def _kind(key: Key) -> str:
-    return "timing" if key.kind == "times" else key.experiment
+    kind = "timing" if key.kind == "times" else key.experiment
+    return f"{kind}, {key.universe}" if key.universe else kind
 
 
 def _code(digest: str) -> Datum:
