@@ -15,6 +15,7 @@ from rcdrs.experiments.base import Run
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.evidence import Evidence
+from rcdrs.reporting.shifts import data_targets
 
 #: Of all experiments; a row with more than its own does no harm.
 METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap", "Regret")
@@ -33,11 +34,14 @@ def write_run(plan: Plan, folder: Path, instances: int = 40) -> None:
         _results(plan, key, folder / key.path(), instances)
     for key in evidence.times:
         _times(plan, key, folder / key.path())
+    for key in evidence.shifts:
+        _shifts(plan, key, folder / key.path())
     for key in traced(plan):
         _trace(plan, key, folder / key.path())
     for key in traced_day(plan):
         _day(folder / key.path())
-    for key in [*evidence.results, *evidence.times, *traced(plan), *traced_day(plan)]:
+    tabled = [*evidence.results, *evidence.times, *evidence.shifts]
+    for key in [*tabled, *traced(plan), *traced_day(plan)]:
         note = ORIGIN | {"digests": plan.digests(key)}
         (folder / key.path()).with_suffix(".origin.json").write_text(json.dumps(note))
 
@@ -81,6 +85,23 @@ def _times(plan: Plan, key: Key, out: Path) -> None:
         for method in plan.timed(key)
     ]
     _write(rows, out)
+
+
+def _shifts(plan: Plan, key: Key, out: Path) -> None:
+    depths = plan.experiment(key).depths
+    targets = data_targets(plan.config) + [f"K {K}" for K in depths if K != key.K]
+    fixed, schedule = Run("Grid-DRS", "-"), Run("Layerwise-DRS", "log_kkt")
+    runs = [(run, "home") for run in (fixed, *plan.runs(key))]
+    lines = []
+    for target in targets:
+        for run, tuned in [*runs, (fixed, "there"), (schedule, "there")]:
+            rng = _rng(key.path(), target, *run, tuned)
+            where = _where(key) | {"experiment": "shift"}
+            level = FACTORS.get(run.method, 0.03) * np.exp(0.3 * rng.normal())
+            names = {"method": run.method, "recipe": run.recipe, "target": target, "tuned": tuned}
+            metrics = ("Gap", "Dist", "r_p", "r_d", "r_gap", "median")
+            lines.append(where | names | dict.fromkeys(metrics, level))
+    _write(lines, out)
 
 
 def _trace(plan: Plan, key: Key, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""A small configuration with the universes of equal care, for the tests of their tables."""
+"""A small configuration with universes, for the tests of their tables."""
 
 from __future__ import annotations
 
@@ -45,13 +45,29 @@ UNIVERSES = {
         "synthetic": {"depths": [40], "methods": ["Grid-DRS"], "extended": []},
     },
 }
+HARD = {"seeds": [0], "synthetic": {"scales": ["hard"]}}
+#: Layers of random depths, and the protocol read otherwise.
+OTHERS = {
+    "any_depth": {
+        "seeds": [0],
+        "recipes": {"log_kkt": {"depths": [5, 20]}},
+        "synthetic": {"grid": WIDE, "methods": ["Grid-DRS"], "extended": LEARNED[2:]},
+    },
+    "base_reference": HARD | {"recipes": {"paper": {"reference": "base"}}},
+    "small_batch": HARD | {"recipes": {"paper": {"batch": 4}}},
+    "first_sampling": HARD | {"sampling": "first"},
+    "one_magnitude": HARD | {"sampling": "one"},
+    "tuned_baselines": HARD,
+    "ablation_small": HARD | {"ablation": {"scale": "small"}},
+    "ablation_hard": HARD | {"ablation": {"scale": "hard"}},
+}
 
 
 @cache
 def with_universes(*names: str) -> Plan:
-    """The smoke configuration from two seeds, with some universes, or all that are above."""
+    """The smoke configuration from two seeds, with some universes, or those of equal care."""
     smoke = load(ROOT / PAPER, ROOT / "workflow/config/smoke.yaml").but(universes={}).plain()
-    chosen = {name: UNIVERSES[name] for name in names or UNIVERSES}
+    chosen = {name: (UNIVERSES | OTHERS)[name] for name in names or UNIVERSES}
     synthetic = {"hard_seeds": [0, 1, 2]}
     changes = {"seeds": [0, 1], "synthetic": synthetic, "universes": chosen, "tables": "all"}
     config = merge(smoke, changes)

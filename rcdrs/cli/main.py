@@ -259,6 +259,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
     sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
     sub.add_argument("--details", type=Path, nargs="*", default=[], help="per instance, .npz files")
+    sub.add_argument("--shifts", type=Path, nargs="*", default=[], help="CSVs of other data")
     sub.add_argument(
         "--out", type=_file, required=True, help="the .tex file; a .csv goes beside it"
     )

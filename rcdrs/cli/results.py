@@ -11,8 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from rcdrs.artifact.config import ROOT, Config, check, model
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.manifest import RELEASED, Released
@@ -23,7 +21,7 @@ from rcdrs.files import replacing
 from rcdrs.reporting import tables
 from rcdrs.reporting.details import Details
 from rcdrs.reporting.render import PLAIN
-from rcdrs.reporting.results import Results, read_rows
+from rcdrs.reporting.results import Results, Shift, read_rows
 
 
 def table(options: argparse.Namespace) -> None:
@@ -177,15 +175,16 @@ def schema(options: argparse.Namespace) -> None:
 def explain(options: argparse.Namespace) -> None:
     plan = Plan.read(ROOT, options.configfile)
     keys = tables.needs(options.table, plan.config)
-    files = {kind: plan.results(k for k in keys if k.kind == kind) for kind in ("rows", "times")}
+    kinds = ("rows", "times", "shifts")
+    files = {kind: plan.results(k for k in keys if k.kind == kind) for kind in kinds}
     if missing := [path for paths in files.values() for path in paths if not Path(path).exists()]:
         raise ValueError(
             f"{options.table} is not computed yet ({len(missing)} results are missing, as "
             f"{missing[0]}): run `snakemake --cores 2 table_{options.table}` first."
         )
-    rows, times = (read_rows(map(Path, paths)) for paths in files.values())
+    rows, times, shifts = (read_rows(map(Path, paths)) for paths in files.values())
     details = Details(tables.files(plan, "details", options.table))
-    results = Results(rows, times, plan.config.seeds, details)
+    results = Results(rows, times, plan.config.seeds, details, shifts)
     cells = tables.values(options.table, plan.config, results)
     match = [cell for cell in cells if (cell.row, cell.column) == (options.row, options.column)]
     if not match:
@@ -205,7 +204,8 @@ def explain(options: argparse.Namespace) -> None:
                 origin = plan.origin(key)
                 told = {k: v for k, v in origin.items() if k not in ("sha256", "digests")}
                 digests = origin.get("digests", {})
-                part = key.run if key.kind == "rows" else f"{row['method']} K{row['K']}"
+                timed = f"{row['method']} K{row['K']}"
+                part = timed if key.kind == "times" else f"{row['method']}@{row['recipe']}"
                 print(f"  {row['source']}: {json.dumps(told | {part: digests.get(part)})}")
 
 
@@ -228,7 +228,9 @@ def calibrate(options: argparse.Namespace) -> None:
 
 
 def _key_of(plan: Plan, row: dict[str, Any]) -> Key:
-    """Of a seed-level row, or of a time."""
+    """Of a seed-level row, of a line of shifts, or of a time."""
+    if "target" in row:
+        return Shift.of_row(row).file
     if "recipe" in row:
         return Key.of_row(row)
     key = Key.of_row(row | {"recipe": "paper"})
@@ -241,11 +243,12 @@ def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
     config = check(options.config)
     if options.rows is None:
         plan = Plan(config, ROOT)
-        for kind in ("rows", "times", "details"):
+        # Claims are not about other data, and do not wait for it.
+        for kind in ("rows", "times", "details", *(("shifts",) if "shifts" in options else ())):
             setattr(options, kind, tables.files(plan, kind, *names))
-    times: pd.DataFrame = read_rows(getattr(options, "times", []))
+    times, shifts = (read_rows(getattr(options, kind, [])) for kind in ("times", "shifts"))
     details = Details(getattr(options, "details", []))
-    return config, Results(read_rows(options.rows), times, config.seeds, details)
+    return config, Results(read_rows(options.rows), times, config.seeds, details, shifts)
 
 
 def _warn(plan: Plan) -> None:

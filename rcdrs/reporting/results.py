@@ -7,8 +7,9 @@ import io
 import math
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +20,17 @@ import pandas as pd
 
 from rcdrs.artifact.key import Key, parse_end
 from rcdrs.artifact.release import read_origin
+from rcdrs.experiments.base import experiment_of
 from rcdrs.files import reading
 from rcdrs.reporting.details import Details
 
 TIME = "time_ms"
 #: The columns that tell one seed-level row from another; times do not depend on the recipe.
 KEY = ("experiment", "family", "scale", "K", "seed", "method", "recipe")
+#: And those that tell the lines of shifts apart.
+SHIFT = (*KEY, "target", "tuned")
 #: Columns of text and of whole numbers, also in traces; all others are of numbers.
-TEXTS = (*KEY[:3], *KEY[5:], "device", "series", "schedule", "side", "part", "target", "tuned")
+TEXTS = (*KEY[:3], *SHIFT[5:], "device", "series", "schedule", "side", "part")
 WHOLE = ("K", "seed", "step", "hour")
 
 
@@ -92,6 +96,28 @@ def _check_cell(place: str, column: str, cell: str) -> None:
         raise ValueError(f"{place} is {cell!r}, expected a finite number")
 
 
+@dataclass(frozen=True, order=True)
+class Shift(Key):
+    """One line of a file of shifts: a run on another `target`, `tuned` at home or there."""
+
+    target: str = ""
+    tuned: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path()}, {self.run} on {self.target!r}, tuned {self.tuned!r}"
+
+    @property
+    def file(self) -> Key:
+        """Of the result that the line is in: all runs and targets have one file."""
+        return Key(self.kind, self.experiment, self.case, self.seed, self.K, universe=self.universe)
+
+    @staticmethod
+    def of_row(row: Mapping[Any, Any]) -> Shift:
+        names = vars(Key.of_row(row)) | {"kind": "shifts"}
+        names["experiment"] = experiment_of(names["case"])
+        return Shift(**names, target=str(row["target"]), tuned=str(row["tuned"]))
+
+
 class MissingRow(ValueError):
     """A run is not among the results."""
 
@@ -122,7 +148,7 @@ class Results:
     """The rows and times of one run in any order, and the metrics of its instances; there may be
     more than is asked for.
 
-    Times are kept by the key of a row with the paper's recipe.
+    Times are kept by the key of a row with the paper's recipe, lines of shifts beside the rows.
     """
 
     def __init__(
@@ -131,9 +157,19 @@ class Results:
         timing: pd.DataFrame | None,
         seeds: Sequence[int],
         details: Details | None = None,
+        shifts: pd.DataFrame | None = None,
     ) -> None:
         self.seeds, self.details = list(seeds), details or Details()
         self.rows, self.times = _by_key(rows, KEY), _by_key(timing, KEY[:-1])
+        self.rows |= _by_key(shifts, SHIFT)
+        self._located: Callable[[Key], Key] = lambda key: key
+
+    def within(self, located: Callable[[Key], Key], seeds: Sequence[int]) -> Results:
+        """The same, asked as if they were of another reading of the protocol: `located` says which
+        row there stands for one of the configuration as it is."""
+        found = copy(self)
+        found.seeds, found._located = list(seeds), located
+        return found
 
     def statistic(
         self,
@@ -151,7 +187,8 @@ class Results:
         case = family if scale == "-" else f"{family}-{scale}"
         places = (K, method, "paper" if metric == TIME else recipe, universe)
         chosen = self.seeds if seeds is None else seeds
-        return self.of(metric, [Key("rows", experiment, case, n, *places) for n in chosen])
+        keys = [Key("rows", experiment, case, n, *places) for n in chosen]
+        return self.of(metric, map(self._located, keys))
 
     def of(self, metric: str, keys: Iterable[Key]) -> Statistic:
         """The metric in these rows, one for each seed."""
@@ -207,7 +244,7 @@ class Questions(Results):
     def _value(self, metric: str, key: Key) -> float:
         if metric == TIME:  # one file has the times of every depth and method
             key = Key("times", key.experiment, key.case, key.seed, universe=key.universe)
-        self.asked[key] = None
+        self.asked[key.file if isinstance(key, Shift) else key] = None
         return 1.0
 
     def instances(self, metric: str, key: Key) -> np.ndarray:
@@ -223,8 +260,9 @@ def _by_key(frame: pd.DataFrame | None, columns: Sequence[str]) -> dict[Key, dic
         told = f"{', '.join(missing)}, expected {', '.join(columns)}"
         raise ValueError(f"the CSVs have no column {told}.")
     found: dict[Key, dict[Any, Any]] = {}
+    of_row = Shift.of_row if columns == SHIFT else Key.of_row
     for line in frame.to_dict("records"):
-        key = Key.of_row({"recipe": "paper"} | line)
+        key = of_row({"recipe": "paper"} | line)
         if key in found:
             raise ValueError(f"two rows for {key}: the same CSV was read twice?")
         found[key] = line | ({"recipe": key.recipe} if "recipe" in line else {})

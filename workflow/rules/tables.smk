@@ -5,6 +5,7 @@ rule render:
     input:
         rows=lambda wildcards: files(plan, "rows", wildcards.table),
         times=lambda wildcards: files(plan, "times", wildcards.table),
+        shifts=lambda wildcards: files(plan, "shifts", wildcards.table),
         details=details,
         templates=templates,
     output:

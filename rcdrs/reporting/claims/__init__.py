@@ -2,13 +2,14 @@
 
     Ledger.read().judge(Ours(config, results, Details(files), ledger.tables))
 
-`checks` has the vocabulary; `sources` where numbers come from; `ledger` the verdicts; `output` the
-files.
+`checks` has the vocabulary; `sources` where numbers come from; `ledger` the verdicts; `readings`
+those in other readings of the protocol; `output` the files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rcdrs.artifact.config import Config
 from rcdrs.reporting.claims.evidence import read_tests
 from rcdrs.reporting.claims.ledger import Ledger
 from rcdrs.reporting.claims.output import noise_lines, to_frame, to_markdown
+from rcdrs.reporting.claims.readings import in_readings
 from rcdrs.reporting.claims.sources import Ours
 from rcdrs.reporting.coverage import READINGS
 from rcdrs.reporting.details import Details
@@ -36,7 +38,9 @@ def judge(
     """
     ledger = Ledger.read()
     outcomes = {test: outcome for path in tests for test, outcome in read_tests(path).items()}
-    judged = ledger.judge(Ours(config, results, details, ledger.tables, recipe, outcomes))
+    ours = Ours(config, results, details, ledger.tables, recipe, outcomes)
+    others = in_readings(ledger, ours)
+    judged = [replace(j, readings=others.get(j.claim.id, ())) for j in ledger.judge(ours)]
     noise = significance(config, results, details, recipe)
     compared = [frame.assign(comparison=title) for title, frame in noise.items()]
     lines = pd.concat(compared, ignore_index=True).convert_dtypes() if compared else pd.DataFrame()

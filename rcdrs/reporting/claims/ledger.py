@@ -54,8 +54,17 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class InReading:
+    """Whether a claim holds in another reading of the protocol: see `readings`."""
+
+    label: str
+    holds: bool
+
+
+@dataclass(frozen=True)
 class Judged:
-    """A claim with its verdict, what the paper's own numbers say, and what ours do."""
+    """A claim with its verdict, what the paper's own numbers say, and what ours do; and in which
+    readings of the protocol it holds, where others say something on it."""
 
     claim: Claim
     verdict: str
@@ -63,6 +72,7 @@ class Judged:
     ours: str = ""
     detail: str = ""
     command: str = ""
+    readings: tuple[InReading, ...] = ()
 
 
 @dataclass(frozen=True)

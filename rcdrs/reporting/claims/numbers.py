@@ -229,17 +229,18 @@ class Coverage(Check):
 
     def judge(self, source: Source) -> Outcome:
         """The number of the other reading stands beside."""
-        outcome = self._judge(source, self.reading)
+        outcome = self.judge_in(source, self.reading)
         if isinstance(source, Paper):
             return outcome
         others = [
-            f"over the strongest {label} {self._judge(source, reading).value}"
+            f"over the strongest {label} {self.judge_in(source, reading).value}"
             for reading, label in READINGS.items()
             if reading != self.reading
         ]
         return replace(outcome, value="; ".join([outcome.value, *others]))
 
-    def _judge(self, source: Source, reading: Reading) -> Outcome:
+    def judge_in(self, source: Source, reading: Reading) -> Outcome:
+        """In one reading, whatever its own is."""
         found, metric = source.coverage[reading], "Dist" if "distance" in self.item else "Gap"
         ours = found[self.item]
         if self.against:

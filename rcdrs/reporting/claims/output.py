@@ -8,6 +8,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from rcdrs.reporting.claims.checks import some
 from rcdrs.reporting.claims.ledger import INCONSISTENT, MISSING, UNCHECKED, Judged
 from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE
 
@@ -30,15 +31,33 @@ not better. "Worst of n" is the least favourable of n
 comparisons, as a ratio in which below 1 favours the claim. "Within the paper's own deviations"
 counts comparisons in which the paper's printed standard deviations exceed the difference.
 """
+READINGS = """What the paper leaves open is also read otherwise, as `universes` of the
+configuration. *Readings* counts in how many of these a claim holds by the numbers of their one
+seed, the protocol as it is configured among them, on the hard benchmarks and in the ablations. A
+reading that changes none of the results behind a claim does not count.
+"""
 #: Of the ledger as CSV.
 COLUMNS = ["section", "id", "verdict", "claim", "where", "paper", "ours", "detail", "kind"]
-COLUMNS += ["tolerance", "note", "command"]
+COLUMNS += ["tolerance", "note", "command", "readings"]
 
 
 def to_frame(judged: Iterable[Judged]) -> pd.DataFrame:
     """One line a claim, in the order of the ledger."""
-    lines = [vars(j) | vars(j.claim) | {"claim": j.claim.says} for j in judged]
+    lines = [
+        vars(j) | vars(j.claim) | {"claim": j.claim.says, "readings": in_readings(j, most=99)}
+        for j in judged
+    ]
     return pd.DataFrame(lines)[COLUMNS]
+
+
+def in_readings(judged: Judged, most: int = 0) -> str:
+    """``holds in 7 of 9 readings``, and at most so many of those in which it does not."""
+    if not judged.readings:
+        return ""
+    against = [found.label for found in judged.readings if not found.holds]
+    count = len(judged.readings)
+    told = f"holds in {count - len(against)} of {count} readings"
+    return told + (some("; not: ", against, most) if most else "")
 
 
 def to_markdown(judged: Sequence[Judged], recipe: str, noise: Sequence[str] = ()) -> str:
@@ -47,11 +66,15 @@ def to_markdown(judged: Sequence[Judged], recipe: str, noise: Sequence[str] = ()
     lines = [f"# The paper's claims, recipe `{recipe}`", "", INTRODUCTION]
     lines += ["| verdict | claims | meaning |", "| --- | ---: | --- |"]
     lines += [f"| {name} | {counts[name]} | {MEANING[name]} |" for name in MEANING]
+    heads = ["verdict", "claim", "paper", "ours"]
+    if any(j.readings for j in judged):
+        heads.append("readings")
+        lines += ["", READINGS]
     for section, members in groupby(judged, key=lambda j: j.claim.section):
         group = list(members)
         lines += ["", f"## {section}", ""]
-        lines += ["| verdict | claim | paper | ours |", "| --- | --- | --- | --- |"]
-        lines += [_row(j) for j in group]
+        lines += [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+        lines += [_row(j, len(heads)) for j in group]
         lines += ["", "<details><summary>Where, how, tolerance, command</summary>", ""]
         lines += [_entry(j) for j in group]
         lines += ["", "</details>"]
@@ -70,10 +93,10 @@ def noise_lines(tables: dict[str, pd.DataFrame]) -> list[str]:
     return lines
 
 
-def _row(judged: Judged) -> str:
+def _row(judged: Judged, columns: int) -> str:
     claim = f"{judged.claim.says} (`{judged.claim.id}`)"
-    cells = [f"**{judged.verdict}**", claim, judged.paper, judged.ours]
-    return f"| {' | '.join(_cell(text) for text in cells)} |"
+    cells = [f"**{judged.verdict}**", claim, judged.paper, judged.ours, in_readings(judged)]
+    return f"| {' | '.join(_cell(text) for text in cells[:columns])} |"
 
 
 def _entry(judged: Judged) -> str:
@@ -81,6 +104,7 @@ def _entry(judged: Judged) -> str:
     parts = [
         f"{claim.where}; check `{claim.kind}`",
         judged.detail,
+        in_readings(judged, most=4),
         claim.note,
         f"Tolerance: {claim.tolerance}" if claim.tolerance else "",
         f"`{judged.command}`",

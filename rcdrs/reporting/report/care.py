@@ -90,7 +90,7 @@ def _times_panel(config: Config, results: Results, family: str, scale: str, metr
     return lines(title, curves, "ms per instance", metric, f"{told}.", log_x=True)
 
 
-def _of_table(
+def from_table(
     table: str, title: str, draw: Callable[[Config, Results], Figure]
 ) -> Callable[[Evidence], Figure | Missing]:
     """The figure from what its table is made of, with the seeds that are there."""
@@ -110,6 +110,6 @@ def _of_table(
 
 #: The sections of the page that are about these: what the tables begin with, and the figure.
 SECTIONS = {
-    "care": _of_table("care", "Where the gain comes from", gains),
-    "equal_time": _of_table("equal_time", "Error against time", times),
+    "care": from_table("care", "Where the gain comes from", gains),
+    "equal_time": from_table("equal_time", "Error against time", times),
 }

@@ -1,4 +1,5 @@
-"""Panels drawn with matplotlib, as SVG inside of a page: lines with bands, and ranges.
+"""Panels drawn with matplotlib, as SVG inside of a page: lines with bands, ranges, dots, and
+specification curves.
 
 Colours stand in the page's style sheet, as variables.  A panel is drawn in those of the light page
 and refers to them by name, so that the same drawing serves light, dark and print.
@@ -50,6 +51,7 @@ _LOOKS = {
     "Layerwise-DRS": ("layerwise", "D"),
     "RCDRS-MLP": ("mlp", "p"),
     "RCDRS-Light": ("light", "h"),
+    "RCDRS-Glance": ("odd", "X"),
     "Best feedback": ("env", "*"),
     "Wide-DRS": ("wide", "P"),
     "AA-DRS": ("anderson", "^"),
@@ -145,14 +147,74 @@ def ranges(
     figure, axes = _panel(TOP + 19 * len(rows) + BOTTOM, 104)
     dress(axes, title, x_label, "", grid="x")
     scale(axes.xaxis, [value for values, _ in rows.values() for value in values], log=True)
-    axes.set(yticks=range(len(rows)), yticklabels=list(rows), ylim=(len(rows) - 0.5, -0.5))
-    axes.tick_params("y", labelcolor=COLOURS["text"], labelsize=10.5)
+    _rows(axes, list(rows))
     for y, (label, ((near, middle, far), colour)) in enumerate(rows.items()):
         (line,) = axes.plot([near, far], [y, y], color=colour, linewidth=1.3)
         line.set_gid(f"about {label}: {near:.2e}, {middle:.2e}, {far:.2e}")
         axes.plot([near, middle], [y, y], color=colour, linewidth=4)
         axes.plot(near, y, "o", far, y, "|", color=colour, markersize=7)
     return picture(figure, f"{title}. {alt}")
+
+
+def dots(
+    title: str, rows: Mapping[str, Mapping[str, float]], styles: Mapping[str, Style], x_label: str
+) -> Markup:
+    """For each row (label -> value by series) the marks of its series, over a logarithmic axis with
+    a line at one; what is out of its range, as a zero, stands on its end."""
+    figure, axes = _panel(TOP + 19 * len(rows) + BOTTOM, 104)
+    dress(axes, title, x_label, "", grid="x")
+    values = [value for series in rows.values() for value in series.values()]
+    low, high = scale(axes.xaxis, [*values, 1.0], log=True)
+    _rows(axes, list(rows))
+    axes.axvline(1.0, color=COLOURS["muted"], linewidth=1.2, linestyle=":")
+    for name, style in styles.items():
+        marks = {label: series[name] for label, series in rows.items() if name in series}
+        told = ", ".join(f"{value:.3g} on {label}" for label, value in marks.items())
+        places = [list(rows).index(label) for label in marks]
+        drawn = [min(max(value, low), high) for value in marks.values()]
+        (line,) = axes.plot(drawn, places, **style | {"linestyle": "none"})
+        line.set_gid(f"about {name}: {told}")
+    alt = "; ".join(
+        f"{label}: {', '.join(f'{name} {value:.3g}' for name, value in series.items())}"
+        for label, series in rows.items()
+    )
+    return picture(figure, f"{title}. {alt}.")
+
+
+def specification(
+    title: str, found: Sequence[tuple[float, Sequence[str]]], choices: Sequence[str], y_label: str
+) -> Markup:
+    """A specification curve: values in their order over a logarithmic axis with a line at one, and
+    below a dot for each choice behind a value."""
+    ranked = sorted(found, key=lambda pair: pair[0])
+    height, left, upper = 15 * len(choices), 118, 130
+    whole = TOP + upper + 16 + height + 14
+    figure = Figure(figsize=(WIDTH / 72, whole / 72))
+    width, x = 1 - (left + RIGHT) / WIDTH, left / WIDTH
+    curve = figure.add_axes((x, 1 - (TOP + upper) / whole, width, upper / whole))
+    matrix = figure.add_axes((x, 14 / whole, width, height / whole))
+    dress(curve, title, "", y_label)
+    low, high = scale(curve.yaxis, [*(value for value, _ in ranked), 1.0], log=True)
+    curve.axhline(1.0, color=COLOURS["muted"], linewidth=1.2, linestyle=":")
+    dress(matrix, "", "", "")
+    matrix.grid(visible=False)
+    _rows(matrix, choices)
+    for axes in (curve, matrix):
+        axes.set(xlim=(-0.7, len(ranked) - 0.3), xticks=[])
+    for place, (value, chosen) in enumerate(ranked):
+        colour = COLOURS["good" if value < 1 else "bad"]
+        (dot,) = curve.plot(place, min(max(value, low), high), "o", color=colour, markersize=4.5)
+        dot.set_gid(f"about {value:.3g}: {', '.join(chosen)}")
+        rows = [choices.index(choice) for choice in chosen]
+        matrix.plot([place] * len(rows), rows, "o", color=colour, markersize=3.2)
+    told = "; ".join(f"{value:.3g} ({', '.join(chosen)})" for value, chosen in ranked)
+    return picture(figure, f"{title}. {told}.")
+
+
+def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Labels beside the axis, the first on top."""
+    axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
+    axes.tick_params("y", labelcolor=COLOURS["text"], labelsize=10.5)
 
 
 def scale(axis: Axis, values: Iterable[float], log: bool) -> tuple[float, float]:

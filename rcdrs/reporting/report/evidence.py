@@ -97,6 +97,10 @@ class Evidence:
         return [key for key in self._behind_all if key.kind == "times"]
 
     @cached_property
+    def shifts(self) -> list[Key]:
+        return [key for key in self._behind_all if key.kind == "shifts"]
+
+    @cached_property
     def _behind_all(self) -> list[Key]:
         return list(dict.fromkeys(key for t in configured(self.config) for key in self.behind(t)))
 
@@ -107,8 +111,11 @@ class Evidence:
     def of(self, table: str, seeds: list[int]) -> Results:
         """What a table needs, of some seeds."""
         keys = self.behind(table, seeds)
-        rows, times = ([key for key in keys if key.kind == kind] for kind in ("rows", "times"))
-        return Results(self.frame(rows), self.frame(times), seeds, self.instances)
+        rows, times, shifts = (
+            self.frame(key for key in keys if key.kind == kind)
+            for kind in ("rows", "times", "shifts")
+        )
+        return Results(rows, times, seeds, self.instances, shifts)
 
     def seeds(self, table: str) -> list[int]:
         """The seeds of which everything that a table needs is there."""

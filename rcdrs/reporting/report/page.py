@@ -11,7 +11,15 @@ import jinja2
 from rcdrs.artifact.plan import Plan
 from rcdrs.files import replacing
 from rcdrs.reporting.coverage import READINGS
-from rcdrs.reporting.report import care, controller, decisions, figures, provenance, verdicts
+from rcdrs.reporting.report import (
+    care,
+    controller,
+    decisions,
+    figures,
+    provenance,
+    readings,
+    verdicts,
+)
 from rcdrs.reporting.report.drawing import TEMPLATES
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.glance import cards
@@ -22,8 +30,12 @@ from rcdrs.reporting.tables import configured
 #: Tables that are long enough to be opened on a click.
 FOLDED = {"settings", "settings_log_kkt", "ablation_full", "dfl_extended", "dispatch_extended"}
 FOLDED |= {"care_dual", "care_hard", "tails", "ledger-paper", "ledger-log_kkt"}
+FOLDED |= {"depths", "ablation_scales"}
+#: Sections of tables that need universes, by how the names of the tables begin: the figure.
+FROM_UNIVERSES = care.SECTIONS | readings.SECTIONS
 #: Tables are told apart by how their names begin.
-PREFIXES = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch", *care.SECTIONS)
+PAPERS = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch")
+PREFIXES = (*PAPERS, *FROM_UNIVERSES, "depths")
 RECIPES = ("paper", "log_kkt")
 #: Title and text of each section.
 SECTIONS = {
@@ -50,6 +62,16 @@ SECTIONS = {
     "equal_time": (
         "At equal time",
         "A controlled step takes longer than a plain one: errors against the time per instance.",
+    ),
+    "shifts": (
+        "On other data, and for other depths",
+        "Layers that were trained on one matrix A, one distribution of solutions and one number of "
+        "steps, tried on others, beside a constant core and a schedule made for these.",
+    ),
+    "multiverse": (
+        "Other readings of the protocol",
+        "What the paper leaves open (the core that its loss compares with, the batch, how "
+        "instances are drawn, how baselines are tuned), read otherwise one at a time.",
     ),
     "controller": (
         "What the controllers learn",
@@ -105,7 +127,7 @@ def report(plan: Plan, out: Path, claims: Path | None = None, extended: Path | N
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    keys = evidence.results + evidence.times
+    keys = evidence.results + evidence.times + evidence.shifts
     ledgers = {"paper": verdicts.read(claims), "log_kkt": verdicts.read(extended)}
     page = environment.get_template("page.html.j2").render(
         run=plan.config.run,
@@ -122,7 +144,7 @@ def report(plan: Plan, out: Path, claims: Path | None = None, extended: Path | N
 
 
 def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
-    keys = evidence.results + evidence.times
+    keys = evidence.results + evidence.times + evidence.shifts
     trained = [(draw, r) for draw in (controller.actions, controller.curves) for r in RECIPES]
     parts: dict[str, list[Any]] = {
         "run": [
@@ -137,9 +159,11 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
         "dfl": decisions.dfl(evidence) + _tables(evidence, "dfl"),
         "dispatch": decisions.dispatch(evidence) + _tables(evidence, "dispatch"),
     }
-    for name, draw in care.SECTIONS.items():
+    for name, draw in FROM_UNIVERSES.items():
         if tables := _tables(evidence, name):
             parts[name] = [draw(evidence), *tables]
+    if "shifts" in parts:
+        parts["shifts"] += [readings.depths(evidence), *_tables(evidence, "depths")]
     for name, shown in configured(evidence.config).items():
         if not name.startswith(PREFIXES):
             section = "others" if shown.measured else "configuration"

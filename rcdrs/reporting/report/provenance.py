@@ -116,7 +116,7 @@ def _machine(origin: dict[str, Any]) -> str:
 
 
 def _kind(key: Key) -> str:
-    kind = "timing" if key.kind == "times" else key.experiment
+    kind = {"times": "timing", "shifts": "other data"}.get(key.kind, key.experiment)
     return f"{kind}, {key.universe}" if key.universe else kind
 
 

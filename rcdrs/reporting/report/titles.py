@@ -74,6 +74,28 @@ _TITLES = {
         "logarithm linear in time; before its fastest and after its slowest depth it is the error "
         "there.",
     ),
+    "shifts": (
+        "On other data",
+        "First the Gap of Wide-DRS tuned on the other data, then that of other solvers over it: "
+        "geometric means over families, in which a ratio counts as a factor of "
+        f"{LIMIT:g} at most. What is not tuned or trained there is of home. One seed.",
+    ),
+    "depths": (
+        "For other depths",
+        "The median of Dist over test instances after K steps. A row names the depth that a layer "
+        "was trained for, or says that it was drawn at random; Wide-DRS is tuned for each depth. "
+        "One seed.",
+    ),
+    "multiverse": (
+        "RCDRS against the strongest, by reading",
+        "Gap of the better RCDRS variant over that of the strongest baseline in each hard setting, "
+        "and the geometric mean. A reading that changes no result of a block is left out of it. "
+        "One seed.",
+    ),
+    "ablation_scales": (
+        "Ablations, by scale",
+        "The paper does not give the scale of its ablations: every variant at each. One seed.",
+    ),
     "dispatch_parameters": ("Parameters of the dispatch problem", "As configured for this run."),
     "protocol": ("Protocol", "What runs, on how many instances, from which seeds."),
     "benchmarks": (

@@ -29,7 +29,7 @@ MARKS = {
 COLUMNS = {"claim": "Claim", "verdict": "Verdict", "paper": "Paper", "ours": "Ours"}
 #: What stands behind a claim on a click.
 BEHIND = {"where": "", "note": "", "detail": "", "tolerance": "Tolerance: ", "kind": "Check: "}
-BEHIND |= {"id": "Name in the ledger: "}
+BEHIND |= {"readings": "Of the protocol, read otherwise: ", "id": "Name in the ledger: "}
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from rcdrs.artifact.plan import Plan
 from rcdrs.experiments.dispatch.experiment import SOLVABLE
 from rcdrs.reporting.care import FAIR
 from rcdrs.reporting.equal_time import UNIVERSES
+from rcdrs.reporting.multiverse import MULTIVERSE
 from rcdrs.reporting.render import LATEX
 from rcdrs.reporting.results import TIME, Questions, Results
+from rcdrs.reporting.shifts import UNIVERSES as OTHER
 from rcdrs.reporting.tables.base import TEMPLATES, Cell, Table, layout, spread
 from rcdrs.reporting.tables.care import Care, CareHard, EqualTime
 from rcdrs.reporting.tables.configuration import (
@@ -32,6 +34,8 @@ from rcdrs.reporting.tables.configuration import (
 )
 from rcdrs.reporting.tables.coverage import Coverage, Settings
 from rcdrs.reporting.tables.methods import Hard, Methods
+from rcdrs.reporting.tables.multiverse import AblationScales, Multiverse
+from rcdrs.reporting.tables.shifts import Depths, Shifts
 from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
 
 #: The columns of the paper's tables.
@@ -68,6 +72,10 @@ _TABLES: tuple[Table, ...] = (
     Care("care_dual", "r_d", universes=(FAIR,), template="care"),
     CareHard("care_hard", universes=(FAIR,)),
     EqualTime("equal_time", universes=UNIVERSES),
+    Shifts("shifts", universes=OTHER),
+    Depths("depths", universes=OTHER),
+    Multiverse("multiverse", universes=MULTIVERSE["synthetic"]),
+    AblationScales("ablation_scales", universes=MULTIVERSE["ablation"]),
     DispatchParameters("dispatch_parameters"),
     Protocol("protocol"),
     Benchmarks("benchmarks"),
@@ -105,8 +113,8 @@ def needs(name: str, config: Config) -> list[Key]:
 
 
 def files(plan: Plan, kind: str, *names: str) -> list[Path]:
-    """The files behind tables, released or computed: rows, times, or the details beside rows, which
-    a release may lack."""
+    """The files behind tables, released or computed: rows, times, shifts, or the details beside
+    rows, which a release may lack."""
     asked = dict.fromkeys(key for name in names for key in needs(name, plan.config))
     if kind != "details":
         return [Path(path) for path in plan.results(key for key in asked if key.kind == kind)]
