@@ -106,23 +106,22 @@ def time(options: argparse.Namespace) -> None:
 
 
 def trace(options: argparse.Namespace) -> None:
-    name = _name(options)
-    asked, owner = _asked(options, name)
-    _check_out(options, "traces", **owner)
-    settings = _settings(options, "traces", name, asked[0].run)
-    on = claim(device(options.device))
-    files = (name, options.instances, options.core)
-    _show(_timed(engine.trace, *files, asked, settings, on), options)
+    _lines(options, "traces", engine.trace)
 
 
 def shift(options: argparse.Namespace) -> None:
+    _lines(options, "shifts", engine.shift)
+
+
+def _lines(options: argparse.Namespace, kind: str, stage: Callable[..., pd.DataFrame]) -> None:
+    """A stage that has many lines of each of its runs."""
     name = _name(options)
     asked, owner = _asked(options, name)
-    _check_out(options, "shifts", **owner)
-    settings = _settings(options, "shifts", name, asked[0].run)
+    _check_out(options, kind, **owner)
+    settings = _settings(options, kind, name, asked[0].run)
     on = claim(device(options.device))
     files = (name, options.instances, options.core)
-    _show(_timed(engine.shift, *files, asked, settings, on), options)
+    _show(_timed(stage, *files, asked, settings, on), options)
 
 
 def device(name: str = "auto") -> torch.device:
