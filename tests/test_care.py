@@ -20,14 +20,17 @@ from run_files import write_run
 from test_report import make
 from universe_files import with_universes
 
+from rcdrs.artifact.config import ConfigError, check
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.cli.main import main
+from rcdrs.experiments.settings import merge
 from rcdrs.reporting import care, equal_time
-from rcdrs.reporting.care import BEST, CLASSICAL, LIMIT, SCHEDULE, WIDE, Gain, gain, split
+from rcdrs.reporting.care import BEST, CHOSEN, CLASSICAL, LIMIT, SCHEDULE, WIDE, Gain, gain, split
 from rcdrs.reporting.details import Details
 from rcdrs.reporting.equal_time import Point, Race, error_at, points
 from rcdrs.reporting.render import LATEX
+from rcdrs.reporting.report.answer import QUESTION, Finding
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.page import sections
 from rcdrs.reporting.results import MissingRow, Results
@@ -153,6 +156,49 @@ def test_caption_says_how_many_ratios_are_limited():
     assert "(12 of all ratios are beyond that)" in tex
 
 
+# The variant that was chosen on validation data
+
+
+def with_chosen(method):
+    chosen = {"fair": {"synthetic": {"chosen": {"log_kkt": method}}}}
+    return check(merge(CONFIG.plain(), {"universes": chosen}))
+
+
+def test_chosen_variant_leads_and_the_best_stays_beside_it():
+    config = with_chosen("RCDRS-Env")
+    splits = split(config, example(), "Gap")
+    assert gain(splits, f"{CHOSEN}, log_kkt").geometric == pytest.approx(0.15)
+    assert gain(splits, f"{BEST}, log_kkt").geometric == pytest.approx(0.1)
+    assert f"{CHOSEN}, paper" not in splits[0].found
+    told = " ".join(care.reading(splits, "Gap", "log_kkt"))
+    assert "the feedback variant chosen on validation data with log_kkt has 15.0 %" in told
+    assert "best feedback variant" in " ".join(care.reading(splits, "Gap", "paper"))
+    tex = render("care", config, example())["care.tex"]
+    assert r"(\textsc{RCDRS-Env} with \texttt{log\_kkt})" in tex
+    assert "validation data" not in render("care", CONFIG, example())["care.tex"]
+    rows = {cell.row for cell in values("care", config, example())}
+    assert {f"{CHOSEN}, log_kkt", f"{BEST}, log_kkt"} <= rows
+
+
+def test_chosen_variant_races_as_itself(evidence):
+    results = results_of(evidence, "equal_time")
+    for found in equal_time.races(with_chosen("RCDRS-Light"), results):
+        assert found.ratios[CHOSEN] == found.ratios["RCDRS-Light"]
+    assert CHOSEN not in equal_time.races(CONFIG, results)[0].ratios
+
+
+@pytest.mark.parametrize("method", ["RCDRS-NoEnv", "Layerwise-DRS"])
+def test_chosen_variant_is_one_that_is_trained(method):
+    expected = f"chosen.log_kkt is '{method}', expected one of RCDRS-Env, RCDRS-MLP, RCDRS-Light"
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        with_chosen(method)
+
+
+@pytest.mark.parametrize(("count", "css"), [(0, "fails"), (2, "fails"), (3, "noise"), (4, "holds")])
+def test_finding_is_marked_by_how_often_it_is_so(count, css):
+    assert Finding("claim", count, 4, "measured", "care").mark[0] == css
+
+
 # Equal time
 
 
@@ -178,13 +224,14 @@ def test_sentence_says_who_wins_where():
     found = [race(5, 2.0, 0.5), race(10, 1.0, 0.5), race(20, 0.5, 0.5)]
     (told,) = equal_time.reading(found)
     assert told == (
-        "SOCP, 3 settings at equal time: the best controller is no worse than Wide-DRS in 2 (hard "
-        "at K=10 and 20), and over all has 100 % of its median Dist (geometric mean); the schedule "
-        "is no worse than Wide-DRS in all, and over all has 50 % of its median Dist (geometric "
-        "mean)."
+        "SOCP, 3 settings at equal time: the best feedback variant is no worse than Wide-DRS in 2 "
+        "(hard at K=10 and 20), and over all has 100 % of its median Dist (geometric mean); the "
+        "schedule is no worse than Wide-DRS in all, and over all has 50 % of its median Dist "
+        "(geometric mean)."
     )
     (told,) = equal_time.reading([race(5, 2.0, 4.0)])
-    assert "the best controller is no worse than Wide-DRS in none, and over all has 200 %" in told
+    assert "the best feedback variant is no worse than Wide-DRS in none, and over all has" in told
+    assert "200 %" in told
 
 
 def test_every_solver_has_the_depths_of_its_universes():
@@ -349,7 +396,19 @@ def test_page_has_the_sections_with_their_figures(page):
     assert "of the strongest classical baseline (geometric mean of 6 settings)" in care_part
     time_part = page.text.partition('<section id="equal_time"')[2].partition("</section>")[0]
     assert time_part.count('class="chart"') == 6
-    assert "SOCP, 2 settings at equal time: the best controller" in time_part
+    assert "SOCP, 2 settings at equal time: the best feedback variant" in time_part
+
+
+def test_page_begins_with_the_question_the_answer_and_its_evidence(page):
+    first = page.text.partition("<header>")[2].partition("</header>")[0]
+    assert QUESTION in first
+    assert first.count('<p class="lead">') == 3
+    for words in ("Trained as the paper says", "A constant needs no", "Given the same time"):
+        assert words in first
+    assert first.count("<figure") == 1
+    named = re.findall('<a href="#(.*?)"', first)
+    assert set(named) == {"synthetic", "care", "equal_time", "claims"}
+    assert set(named) <= {section["id"] for section in page.all("section")}
 
 
 def test_rows_of_universes_stand_beside_no_value_of_the_paper(page):

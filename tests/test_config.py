@@ -94,6 +94,7 @@ def test_smoke_over_paper_is_valid_and_differs_only_in_size():
     rows = smoke.ablation.rows
     assert all(row in config.ablation.rows for row in rows)
     assert {row.main for row in rows} == {True, False}, "both tables have rows"
+    assert smoke.universes.keys() == config.universes.keys()
     for section in ("dfl", "dispatch"):
         ours, paper = getattr(smoke, section), getattr(config, section)
         assert set(ours.methods) <= set(paper.methods)

@@ -14,7 +14,7 @@ from rcdrs.artifact.plan import Plan
 from rcdrs.baselines.grid_drs import terminal_score
 from rcdrs.experiments.settings import merge
 from rcdrs.experiments.synthetic import rates
-from rcdrs.experiments.synthetic.rates import COLUMNS, choose, score, search, trials
+from rcdrs.experiments.synthetic.rates import COLUMNS, choose, lead, score, search, trials
 from rcdrs.training.loop import TrainingDiverged
 
 RATES = [0.001, 0.0123456789, 0.1]
@@ -171,3 +171,18 @@ def test_choice_is_the_least_geometric_mean_and_an_edge_is_told(given, rate, edg
 def test_method_that_no_rate_trains_is_named():
     with pytest.raises(ValueError, match="no rate trains RCDRS-Env@paper in every setting"):
         choose(scores(r1=(1, math.inf), r2=(math.inf, 1)))
+
+
+def test_variant_of_the_lowest_score_at_its_best_rate_leads():
+    """Whatever it has at other rates; what looks at nothing is no feedback variant."""
+    scores = {"RCDRS-Env": (0.8, 0.5), "RCDRS-Light": (2.0, 0.4), "Layerwise-DRS": (0.1, 9.0)}
+    lines = [
+        (method, recipe, rate, "socp-hard", 5, value if recipe == "log_kkt" else 1 / value)
+        for method, values in scores.items()
+        for recipe in ("paper", "log_kkt")
+        for rate, value in zip((0.01, 0.1), values, strict=True)
+    ]
+    assert lead(pd.DataFrame(lines, columns=COLUMNS)) == {
+        "paper": "RCDRS-Light",  # 1 / 2.0 against 1 / 0.8
+        "log_kkt": "RCDRS-Light",  # 0.4 against 0.5
+    }

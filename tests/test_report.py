@@ -309,10 +309,13 @@ def test_tables_show_our_value_and_the_papers(run, page):
 
 def test_claims_are_marked_and_escaped(page):
     # In the tally and in the ledger, of each recipe.
-    assert page.text.count('class="verdict holds"') == 4
+    claims = page.text.partition('<section id="claims"')[2].partition("</section>")[0]
+    assert claims.count('class="verdict holds"') == 4
     assert "A &lt; B &amp; C" in page.text
     assert "&lt;worst&gt;" in page.text
-    assert "<dd>1/3</dd>" in page.text
+    first = page.text.partition("<header>")[2].partition("</header>")[0]
+    assert "1 of 3</span>" in first
+    assert "<strong>The claims of the paper hold with its recipe.</strong>" in first
 
 
 # What is missing

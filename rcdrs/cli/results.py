@@ -210,10 +210,13 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def rates(options: argparse.Namespace) -> None:
-    from rcdrs.experiments.synthetic.rates import choose, search
+    from rcdrs.experiments.synthetic.rates import choose, lead, search
 
     plan = Plan.read(ROOT, options.configfile).within(options.universe)
-    print(choose(search(plan.experiments["synthetic"], options.out, options.jobs)).to_string())
+    scores = search(plan.experiments["synthetic"], options.out, options.jobs)
+    print(choose(scores).to_string())
+    for recipe, method in lead(scores).items():
+        print(f"{method} leads the feedback variants with {recipe}.")
 
 
 def calibrate(options: argparse.Namespace) -> None:

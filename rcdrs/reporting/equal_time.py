@@ -20,14 +20,17 @@ from rcdrs.artifact.key import Key
 from rcdrs.reporting.care import (
     BEST,
     BETWEEN,
+    CHOSEN,
     DEEP,
     EDGE,
     FAIR,
+    FEEDBACK,
     SCHEDULE,
     WIDE,
     Gain,
     is_feedback,
     joined,
+    leading,
     percent,
 )
 from rcdrs.reporting.coverage import ratio
@@ -138,7 +141,10 @@ def races(config: Config, results: Results) -> list[Race]:
                 for label, point in at.items()
             }
             behind = {label: [point, *wide] for label, point in at.items()}
-            if fed := [label for label in ratios if is_feedback(label)]:
+            fed = [label for label in ratios if is_feedback(label)]
+            if chosen := part.chosen.get(RECIPE):
+                ratios[CHOSEN], behind[CHOSEN] = ratios[chosen], behind[chosen]
+            if fed:
                 ratios[BEST] = {n: min(ratios[label][n] for label in fed) for n in LEVELS}
                 behind[BEST] = [*(at[label] for label in fed), *wide]
             found.append(Race(family, scale, K, ratios, behind))
@@ -163,7 +169,8 @@ def reading(found: list[Race], level: str = "median") -> list[str]:
     told = []
     for family in dict.fromkeys(race.family for race in found):
         here = [race for race in found if race.family == family]
-        names = {BEST: "the best controller", SCHEDULE: "the schedule"}
+        lead = leading(here[0].ratios)
+        names = {lead: FEEDBACK[lead], SCHEDULE: "the schedule"}
         clauses = [
             _clause(here, label, level, name)
             for label, name in names.items()

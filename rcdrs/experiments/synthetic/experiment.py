@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import model_validator
 
 from rcdrs.experiments import base
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.settings import (
+    IF_SET,
     Controlled,
     Controller,
     Depth,
@@ -26,7 +30,13 @@ from rcdrs.experiments.settings import (
 )
 
 Learned = Literal["L-PDHG", Controlled]
+Chosen = dict[Literal["paper", "log_kkt"], Learned]
 Method = Literal["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS", Learned]
+
+
+def is_feedback(method: str) -> bool:
+    """Does it look at residuals?"""
+    return method.startswith("RCDRS")
 
 
 class Shifts(Section):
@@ -55,6 +65,22 @@ class Benchmarks(ExperimentSection):
     hard_seeds: Many[Natural]
     shifts: Shifts
     search: Search
+    #: By recipe, the feedback variant that stands for all of them: chosen on validation data.
+    chosen: Annotated[Chosen, IF_SET] = {}  # noqa: RUF012
+
+    @model_validator(mode="after")
+    def _chosen_is_trained(self) -> Self:
+        for recipe, method in self.chosen.items():
+            known = [m for m in self.trained(recipe) if is_feedback(m)]
+            if method not in known:
+                names = ", ".join(known) or "none, as no feedback variant is trained with it"
+                raise ValueError(f"chosen.{recipe} is {method!r}, expected one of {names}")
+        return self
+
+    def trained(self, recipe: str) -> list[str]:
+        """The methods that are trained with a recipe."""
+        methods: Sequence[str] = self.methods if recipe == "paper" else self.extended
+        return [method for method in methods if method in get_args(Learned)]
 
 
 class ShiftSettings(Section):

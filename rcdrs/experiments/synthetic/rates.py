@@ -20,6 +20,7 @@ from rcdrs.experiments import base
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.settings import Plain
 from rcdrs.experiments.synthetic import layers, stages
+from rcdrs.experiments.synthetic.experiment import is_feedback
 from rcdrs.files import replacing
 from rcdrs.training.loop import TrainingDiverged, train
 
@@ -114,15 +115,31 @@ def choose(scores: pd.DataFrame) -> pd.DataFrame:
 
     A rate that diverges in one setting, or was not tried there, is none.
     """
-    logs = scores.assign(score=scores["score"].map(_log))
-    settings = logs.pivot(index=PLACE[:3], columns=PLACE[3:], values="score")
-    means = settings.mean(axis=1, skipna=False).unstack("rate")
-    means = means.where(means < float("inf"))
+    means = _means(scores)
     if len(bad := means[means.isna().all(axis=1)]):
         raise ValueError(f"no rate trains {'@'.join(bad.index[0])} in every setting.")
     best = means.idxmin(axis=1)
     edge = best.isin([means.columns.min(), means.columns.max()])
     return pd.DataFrame({"rate": best, "edge": edge})
+
+
+def lead(scores: pd.DataFrame) -> dict[str, str]:
+    """For each recipe the feedback variant whose best rate has the lowest score of all."""
+    best = _means(scores).min(axis=1)
+    found: dict[str, str] = {}
+    for method, recipe in best.sort_values(ascending=False).index:  # the lowest last
+        if is_feedback(method):
+            found[recipe] = method
+    return found
+
+
+def _means(scores: pd.DataFrame) -> pd.DataFrame:
+    """Of the logarithms of scores over settings, a line for each method and recipe; none where a
+    rate diverges or was not tried."""
+    logs = scores.assign(score=scores["score"].map(_log))
+    settings = logs.pivot(index=PLACE[:3], columns=PLACE[3:], values="score")
+    means = settings.mean(axis=1, skipna=False).unstack("rate")
+    return means.where(means < float("inf"))
 
 
 def _log(value: float) -> float:

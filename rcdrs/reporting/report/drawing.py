@@ -53,6 +53,7 @@ _LOOKS = {
     "RCDRS-Light": ("light", "h"),
     "RCDRS-Glance": ("odd", "X"),
     "Best feedback": ("env", "*"),
+    "Chosen feedback": ("env", "*"),
     "Wide-DRS": ("wide", "P"),
     "AA-DRS": ("anderson", "^"),
     "Anderson-DRS": ("anderson", "<"),

@@ -20,9 +20,9 @@ from rcdrs.reporting.report import (
     readings,
     verdicts,
 )
+from rcdrs.reporting.report.answer import answer
 from rcdrs.reporting.report.drawing import TEMPLATES
 from rcdrs.reporting.report.evidence import Evidence
-from rcdrs.reporting.report.glance import cards
 from rcdrs.reporting.report.grids import table
 from rcdrs.reporting.report.heatmap import heat_map
 from rcdrs.reporting.tables import configured
@@ -37,22 +37,8 @@ FROM_UNIVERSES = care.SECTIONS | readings.SECTIONS
 PAPERS = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch")
 PREFIXES = (*PAPERS, *FROM_UNIVERSES, "depths")
 RECIPES = ("paper", "log_kkt")
-#: Title and text of each section.
+#: Title and text of each section: first what answers the paper's question.
 SECTIONS = {
-    "run": (
-        "What was run, and where",
-        "Which results there are, the code and the settings behind them, and the machine.",
-    ),
-    "claims": (
-        "Claims",
-        "Every quantitative or ordering claim of the paper, checked against this run.",
-    ),
-    "synthetic": (
-        "Synthetic benchmarks",
-        "Conic programs with known solutions in three families, three scales and four depths. Gap "
-        "is the positive part of the relative objective error, Dist the relative distance to the "
-        "solution, and the residuals are those of the conditions of optimality.",
-    ),
     "care": (
         "With equal care",
         "How much of the gain over the paper's baselines is the edge of its grid, and how much "
@@ -73,6 +59,12 @@ SECTIONS = {
         "What the paper leaves open (the core that its loss compares with, the batch, how "
         "instances are drawn, how baselines are tuned), read otherwise one at a time.",
     ),
+    "synthetic": (
+        "Synthetic benchmarks",
+        "Conic programs with known solutions in three families, three scales and four depths. Gap "
+        "is the positive part of the relative objective error, Dist the relative distance to the "
+        "solution, and the residuals are those of the conditions of optimality.",
+    ),
     "controller": (
         "What the controllers learn",
         "The relaxation alpha and the objective drive beta that trained layers choose along the "
@@ -91,9 +83,17 @@ SECTIONS = {
         "A day on a small network, planned with forecasts of load, wind and sun.",
     ),
     "others": ("Other experiments", "Not in the paper."),
+    "claims": (
+        "Claims",
+        "Every quantitative or ordering claim of the paper, checked against this run.",
+    ),
     "configuration": (
         "Configuration",
         "What the numbers above were computed with, read off the configuration.",
+    ),
+    "run": (
+        "What was run, and where",
+        "Which results there are, the code and the settings behind them, and the machine.",
     ),
 }
 
@@ -131,7 +131,7 @@ def report(plan: Plan, out: Path, claims: Path | None = None, extended: Path | N
     ledgers = {"paper": verdicts.read(claims), "log_kkt": verdicts.read(extended)}
     page = environment.get_template("page.html.j2").render(
         run=plan.config.run,
-        cards=cards(evidence, ledgers["paper"]),
+        answer=answer(evidence, ledgers["paper"]),
         where=provenance.hosts(evidence, keys),
         stale=provenance.stale(evidence, keys),
         sections=sections(evidence, ledgers),

@@ -63,7 +63,14 @@ class Care(Table):
         pairs = product(care.contenders(config), (CLASSICAL, WIDE))
         limited = sum(care.gain(splits, *pair).limited for pair in pairs)
         shown = {"metric": self.metric, "count": len(splits), "depths": _depths(splits)}
-        return shown | {"limit": f"{care.LIMIT:g}", "limited": limited}
+        return shown | {"limit": f"{care.LIMIT:g}", "limited": limited} | _chosen(config)
+
+
+def _chosen(config: Config) -> dict[str, Any]:
+    """The feedback variants chosen on validation data, in words."""
+    found = universe(config, FAIR).synthetic.chosen
+    named = [f"{method} with {recipe}" for recipe, method in found.items()]
+    return {"chosen": care.joined(named) if named else ""}
 
 
 def _depths(splits: list[Split]) -> list[int]:
@@ -76,10 +83,11 @@ class CareHard(Table):
     def cells(self, config: Config, results: Results) -> list[Cell]:
         part = universe(config, FAIR).synthetic
         require(self.name, universe(config, FAIR), scales=["hard"], depths=DEPTHS)
+        summed = (care.CHOSEN, care.BEST)  # of rows that stand here already
         rows = {
             label: runs[0]
             for label, runs in care.contenders(config).items()
-            if len(runs) == 1 and runs[0][2] == FAIR and not label.startswith(care.BEST)
+            if len(runs) == 1 and runs[0][2] == FAIR and not label.startswith(summed)
         }
         cells = []
         for family, K in product(part.families, DEPTHS):
@@ -127,5 +135,6 @@ class EqualTime(Table):
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
         found = equal_time.races(config, results)
         timed = {p.timed for race in found for points in race.behind.values() for p in points}
-        told = {"reading": " ".join(equal_time.reading(found)), "device": results.device(timed)}
+        told: dict[str, Any] = {"device": results.device(timed)} | _chosen(config)
+        told["reading"] = " ".join(equal_time.reading(found))
         return told | {"levels": list(equal_time.LEVELS), "recipe": equal_time.RECIPE}

@@ -1,0 +1,209 @@
+"""The first screen of the page: the paper's question, the answer, and what holds of it and why.
+
+Each sentence is made from results that are there; what waits for results is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from rcdrs.artifact.config import Config, universe
+from rcdrs.reporting import care, equal_time, multiverse, shifts
+from rcdrs.reporting.care import FAIR, FEEDBACK, SCHEDULE, WIDE, Gain, leading, percent
+from rcdrs.reporting.claims.sources import FAILS, HOLDS, NOISE
+from rcdrs.reporting.coverage import Comparison, compare
+from rcdrs.reporting.formatting import TIE
+from rcdrs.reporting.paper_values import paper_coverage
+from rcdrs.reporting.render import PLAIN
+from rcdrs.reporting.report.care import headline
+from rcdrs.reporting.report.evidence import Evidence
+from rcdrs.reporting.report.figures import Figure
+from rcdrs.reporting.report.verdicts import MARKS
+from rcdrs.reporting.results import Results
+from rcdrs.reporting.tables.care import DEPTHS
+
+QUESTION = "Does residual feedback improve splitting with a fixed budget of steps?"
+METRIC = "Gap"
+RECIPE = care.RECIPES[-1]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one would like to know, in how many cases it is so, what was measured, and the section
+    of the page that shows it."""
+
+    claim: str
+    count: int
+    total: int
+    measured: str
+    section: str
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """Class of the style sheet, and sign: in all cases, in most, or in no more than half."""
+        most = NOISE if 2 * self.count > self.total else FAILS
+        return MARKS[HOLDS if self.count == self.total else most]
+
+
+@dataclass(frozen=True)
+class Answer:
+    sentences: list[str]
+    findings: list[Finding]
+    figure: Figure | None
+    question: str = QUESTION
+
+
+def answer(evidence: Evidence, ledger: pd.DataFrame | None) -> Answer:
+    """Of a run, finished or not; `ledger` has the verdicts on the paper's recipe."""
+    sentences, findings, figure = [], [], None
+    for table, tell in TOLD.items():
+        if (found := results_of(evidence, table)) is not None:
+            sentence, parts = tell(evidence.config, found)
+            sentences += sentence
+            findings += parts
+    if (found := results_of(evidence, "care")) is not None:
+        figure = headline(evidence.config, found)
+    return Answer(sentences, [*findings, *_claims(ledger)], figure)
+
+
+def results_of(evidence: Evidence, table: str) -> Results | None:
+    """What a table is made of, with the seeds that are there; None where there are none."""
+    seeds = evidence.seeds(table) if evidence.behind(table) else []
+    return evidence.of(table, seeds) if seeds else None
+
+
+Told = tuple[list[str], list[Finding]]
+
+
+def _printed(config: Config, results: Results) -> Told:
+    """As the paper compares: its recipe."""
+    found = compare(config, results, METRIC, "paper")
+    wins, mean = (
+        PLAIN.show(paper_coverage()[name]) for name in ("best_rcdrs_gap_wins", "mean_gap_ratio")
+    )
+    told = (
+        f"Trained as the paper says, RCDRS has a lower {METRIC} than the strongest classical "
+        f"baseline in {_wins(found)} of {len(found)} settings, and {_mean(found)} of it in the "
+        f"mean (the paper: {wins} and {mean})."
+    )
+    claim = "RCDRS, trained as the paper says, is better than every classical baseline."
+    measured = f"It has {_mean(found)} of the {METRIC} of the strongest in the mean."
+    return [told], [Finding(claim, _wins(found), len(found), measured, "synthetic")]
+
+
+def _retrained(config: Config, results: Results) -> Told:
+    found = compare(config, results, METRIC, RECIPE)
+    claim = f"So is the same controller, trained with {RECIPE}."
+    measured = f"It has {_mean(found)} in the mean."
+    return [], [Finding(claim, _wins(found), len(found), measured, "synthetic")]
+
+
+def _wins(found: list[Comparison]) -> int:
+    return sum(c.ratio < 1 for c in found)
+
+
+def _mean(found: list[Comparison]) -> str:
+    return percent(Gain(tuple(c.ratio for c in found)).mean)
+
+
+def _fair(config: Config, results: Results) -> Told:
+    """What a constant from a grid without an edge leaves to feedback."""
+    splits = care.split(config, results, METRIC)
+    lead = leading(splits[0].found, RECIPE)
+    schedule, best = f"{SCHEDULE}, {RECIPE}", f"{lead}, {RECIPE}"
+    if not {WIDE, schedule, best} <= set(splits[0].found):
+        return [], []
+    wide, over = care.gain(splits, WIDE), care.gain(splits, best, WIDE)
+    told = (
+        f"A constant needs no learning, and from a grid without an edge ({WIDE}) is below the same "
+        f"baseline in {wide.wins} of {len(splits)} settings, with {percent(wide.mean)} in the "
+        f"mean; with equal care, {FEEDBACK[lead]} has {percent(over.geometric)} of the {METRIC} of "
+        f"{WIDE} (geometric mean), a learned schedule without feedback "
+        f"{percent(care.gain(splits, schedule, WIDE).geometric)}."
+    )
+    findings = [
+        _beyond(splits, best, WIDE, "With equal care, feedback improves on a well-tuned constant.")
+    ]
+    depths = sorted({found.K for found in splits})
+    for K in dict.fromkeys((depths[0], depths[-1])):
+        at = [found for found in splits if found.K == K]
+        claim = f"It improves on a learned schedule without feedback, at K = {K}."
+        findings.append(_beyond(at, best, schedule, claim))
+    return [told], findings
+
+
+def _beyond(splits: list[care.Split], ours: str, theirs: str, claim: str) -> Finding:
+    over = care.gain(splits, ours, theirs)
+    measured = f"It has {percent(over.geometric)} of its {METRIC}, as a geometric mean."
+    return Finding(claim, over.wins, len(splits), measured, "care")
+
+
+def _timed(config: Config, results: Results) -> Told:
+    races = equal_time.races(config, results)
+    lead = leading(races[0].ratios)
+    if lead not in races[0].ratios:
+        return [], []
+    won = len(equal_time.no_worse(races, lead, "median"))
+    over = percent(equal_time.gain(races, lead, "median").geometric)
+    error = f"the median {equal_time.METRIC} of {WIDE}"
+    told = (
+        f"Given the same time instead of the same number of steps, {FEEDBACK[lead]} is no worse "
+        f"than {WIDE} in {won} of {len(races)} settings, and has {over} of {error} (geometric "
+        "mean)."
+    )
+    claim = "Feedback is worth the time that it takes: a constant with more steps is no better."
+    measured = f"It has {over} of {error} that takes as long."
+    return [told], [Finding(claim, won, len(races), measured, "equal_time")]
+
+
+def _elsewhere(config: Config, results: Results) -> Told:
+    """Of the variant that stands for feedback, or of the first."""
+    K, others = max(DEPTHS), shifts.data_targets(config)[1:]
+    chosen = universe(config, FAIR).synthetic.chosen.get(RECIPE)
+    fed = [s for s in shifts.solvers(config, K) if care.is_feedback(s.method)]
+    fed.sort(key=lambda solver: solver.method != chosen)
+    if not fed:
+        return [], []
+    gains = {target: shifts.gain(config, results, fed[0], target).geometric for target in others}
+    lower = sum(value < 1 - TIE for value in gains.values())
+    claim = "A trained layer is better than a constant tuned there on other data than its own."
+    worst = max(gains, key=lambda target: gains[target])
+    measured = (
+        f"{fed[0].method}, K = {K}: at worst {percent(gains[worst])} of its {METRIC} ({worst})."
+    )
+    return [], [Finding(claim, lower, len(others), measured, "shifts")]
+
+
+def _otherwise(config: Config, results: Results) -> Told:
+    found, findings = multiverse.effects(config, results), []
+    for recipe in dict.fromkeys(effect.recipe for effect in found):
+        sizes = [effect.gain().geometric for effect in found if effect.recipe == recipe]
+        ahead = sum(size < 1 - TIE for size in sizes)
+        claim = f"However the paper is read, RCDRS with {recipe} leads on the hard cases."
+        span = f"{percent(min(sizes))} to {percent(max(sizes))}"
+        measured = f"By reading, it has {span} of the {METRIC} of the strongest."
+        findings.append(Finding(claim, ahead, len(sizes), measured, "multiverse"))
+    return [], findings
+
+
+def _claims(ledger: pd.DataFrame | None) -> Iterator[Finding]:
+    if ledger is not None:
+        count, claim = Counter(ledger["verdict"]), "The claims of the paper hold with its recipe."
+        measured = f"{count[NOISE]} are within seed noise, {count[FAILS]} do not hold."
+        yield Finding(claim, count[HOLDS], len(ledger), measured, "claims")
+
+
+#: The table whose results each is told from.
+TOLD: dict[str, Callable[[Config, Results], Any]] = {
+    "coverage": _printed,
+    "coverage_log_kkt": _retrained,
+    "care": _fair,
+    "equal_time": _timed,
+    "shifts": _elsewhere,
+    "multiverse": _otherwise,
+}
