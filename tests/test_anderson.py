@@ -1,16 +1,17 @@
-"""Anderson-DRS: against its description, its safeguard, and the plain core."""
+"""Anderson-DRS: against its description, its safeguard, and the plain core; and with feedback."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from conftest import grid, random_tensor, solved_program
+from conftest import awake, grid, random_tensor, solved_program
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rcdrs import ConicProgram, DRSLayer, State
+from rcdrs import ConicProgram, DRSLayer, RCDRSLayer, State
 from rcdrs.baselines import anderson_drs
+from rcdrs.baselines.accelerated import AndersonRCDRSLayer
 from rcdrs.baselines.anderson_drs import AndersonLayer, Memory, coefficients
 from rcdrs.baselines.grid_drs import select_core, terminal_score
 from rcdrs.cones import Nonneg
@@ -191,3 +192,59 @@ def test_one_instance_and_a_warm_start(program):
     torch.testing.assert_close(one.x, layer.solve(program).x[1], **CLOSE)
     warm = solve(program, start=solve(program, 60, layer=DRSLayer).state)
     assert (warm.primal_residual < layer.solve(program).primal_residual).all()
+
+
+# RCDRS-Anderson
+
+
+def controlled(program, depth=DEPTH):
+    torch.manual_seed(0)
+    return AndersonRCDRSLayer(program.A, program.cone, depth, CORE)
+
+
+@pytest.mark.parametrize("depth", [2, DEPTH])
+def test_untrained_feedback_is_the_accelerated_core(program, depth):
+    found, expected = controlled(program, depth).solve(program), solve(program, depth)
+    for x, y in zip(found.state, expected.state, strict=True):
+        torch.testing.assert_close(x, y, **CLOSE)
+    torch.testing.assert_close(found.actions[..., 1:], expected.actions[..., 1:])
+
+
+def test_feedback_of_few_steps_is_that_of_plain_ones(program):
+    """Before the first proposal, a controller that acts sees the same states."""
+    ours, plain = (
+        awake(kind(program.A, program.cone, 3, CORE)) for kind in (AndersonRCDRSLayer, RCDRSLayer)
+    )
+    plain.load_state_dict(ours.state_dict())
+    found, expected = ours.solve(program), plain.solve(program)
+    torch.testing.assert_close(found.x, expected.x, **CLOSE)
+    torch.testing.assert_close(found.actions, expected.actions, **CLOSE)
+
+
+def test_gradient_in_the_weights_agrees_with_a_difference_quotient(program):
+    layer, h = awake(controlled(program, 12)), 1e-6
+    weights = [p for p in layer.parameters() if p.requires_grad]
+
+    def value():
+        solution = layer.solve(program)
+        return solution.x.square().sum() + solution.gap.sum()
+
+    gradients = torch.autograd.grad(value(), weights)
+    directions = [random_tensor(*p.shape, seed=i).to(p) for i, p in enumerate(weights)]
+    ends = []
+    with torch.no_grad():
+        for sign in (1, -2, 1):  # forth, to the other side, and back
+            for weight, direction in zip(weights, directions, strict=True):
+                weight += sign * h * direction
+            ends.append(value())
+    slope = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
+    torch.testing.assert_close(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-4, atol=1e-6)
+
+
+def test_trained_feedback_is_kept_by_name(program, tmp_path):
+    layer = awake(controlled(program))
+    layer.save(tmp_path / "layer.pt")
+    again = AndersonRCDRSLayer.load(tmp_path / "layer.pt", program.A, program.cone)
+    assert torch.equal(again.solve(program).x, layer.solve(program).x)
+    with pytest.raises(ValueError, match="AndersonRCDRSLayer"):
+        RCDRSLayer.load(tmp_path / "layer.pt", program.A, program.cone)

@@ -291,7 +291,7 @@ def test_bench_solve_prints_one_line_a_method(capsys):
     run("bench", "solve", "--case", "mixed-small", "--depth", 2, "--batch", 4)
     rows = lines(capsys)
     assert [row["method"] for row in rows] == list(METHODS)
-    assert len(rows) == 12
+    assert len(rows) == 13
     assert all(row["time_ms"] > 0 for row in rows)
 
 

@@ -58,7 +58,7 @@ def test_methods_are_those_of_the_paper_and_ours():
     )
     assert classical == ["F-DRS", "Grid-DRS", "S-ADMM", "AA-DRS", "Anderson-DRS"]
     assert learned[:4] == ["L-PDHG", "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv"]
-    assert learned[4:] == ["RCDRS-MLP", "RCDRS-Light", "RCDRS-Glance"]
+    assert learned[4:] == ["RCDRS-MLP", "RCDRS-Light", "RCDRS-Glance", "RCDRS-Anderson"]
 
 
 def test_unknown_method_lists_the_known_ones():

@@ -78,9 +78,22 @@ class Start(logging.Handler):
             if wrong := full_disk() or small_memory():
                 raise WorkflowError(wrong)
             recover()
+            choose_among_few(self._workflow)
         tell(source(self._plan))
         if odd := self._plan.warning():
             logger.warning(odd)
+
+
+#: Ready jobs that Snakemake compares when it chooses the next ones of this machine.
+COMPARED = 48
+
+
+def choose_among_few(workflow: Any) -> None:
+    """After every job Snakemake looks at the files of all that are ready: of a thousand, that takes
+    a quarter of a core for as long as the run."""
+    settings = workflow.scheduling_settings
+    if workflow.local_exec and settings.subsample is None:
+        settings.subsample = COMPARED
 
 
 def end_when_told(workflow: Any) -> None:

@@ -170,8 +170,9 @@ class Plan:
         return named[key.kind](key.case) if key.kind in named else []
 
     def timed(self, key: Key) -> list[str]:
-        """The methods whose times are measured."""
-        return list(self.experiment(key).section.methods)
+        """The methods whose times are measured: a time does not depend on the recipe."""
+        section = self.experiment(key).section
+        return list(dict.fromkeys([*section.methods, *section.extended]))
 
     def asked(self, key: Key) -> list[str]:
         """The same as `rcdrs evaluate` takes them: ``METHOD`` or ``METHOD@RECIPE=CHECKPOINT``."""

@@ -10,6 +10,7 @@ from rcdrs.artifact.config import ROOT
 from rcdrs.artifact.manifest import RELEASED
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import LAYER_SEED, LAYERS
+from rcdrs.baselines.registry import METHODS
 from rcdrs.experiments.engine import stages_of
 from rcdrs.layer import RCDRSLayer
 
@@ -32,11 +33,11 @@ def pretrained(
     Arguments
         case: ``socp-hard``, ``mixed-small``, ``dispatch-inequality``, ...
         depth: the number of steps that it was trained for.
-        method, recipe: RCDRS-Env, RCDRS-NoEnv or RCDRS-Light; ``log_kkt`` or ``paper``.
+        method, recipe: RCDRS-Env or RCDRS-NoEnv; ``log_kkt`` or ``paper``.
         seed: of the instances, which decides A, and of the training.
         root: the checkout whose ``results/released`` is read.
         universe: of the configuration: ``fair`` has layers that start from a core without an edge,
-            and RCDRS-Light.
+            RCDRS-Light, RCDRS-Glance and RCDRS-Anderson among them.
 
     Example
         >>> layer, data = rcdrs.pretrained("socp-hard", depth=20)
@@ -62,7 +63,8 @@ def pretrained(
             stacklevel=2,
         )
     solver = stages.build(data, depth, (1.0, 1.0), method, experiment.solver(plan.runs(key)[0]))
-    return RCDRSLayer.load(plan.released.path(key), solver.A, solver.cone, depth), data
+    layer = METHODS[method].layer.load(plan.released.path(key), solver.A, solver.cone, depth)
+    return layer, data
 
 
 def _not_released(plan: Plan, name: str) -> str:

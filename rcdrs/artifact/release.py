@@ -31,7 +31,7 @@ from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
 #: Layers are released of these methods, universes and this seed: every seed would be too large.
-LAYERS = ("RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light", "RCDRS-Glance")
+LAYERS = ("RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light", "RCDRS-Glance", "RCDRS-Anderson")
 LAYER_UNIVERSES = ("", "fair")
 LAYER_SEED = 0
 #: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from rcdrs.baselines.core import CoreLayer, action_of
 from rcdrs.cones import Cone
-from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
+from rcdrs.layer import Solution, begin, finish
 from rcdrs.solver.fused import Columns, Observation, Transition
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.step import State
@@ -17,7 +16,7 @@ from rcdrs.solver.step import State
 OMEGA, TOLERATED = 0.25, 1.05
 
 
-class AcceleratedLayer(SolverLayer):
+class AcceleratedLayer(CoreLayer):
     r"""Each step proposes ``z + omega (z - z_prev)``, projected onto the cone, and likewise u.
 
     The proposal is taken where its monitor is at most 1.05 times that of the plain state.  The
@@ -26,19 +25,9 @@ class AcceleratedLayer(SolverLayer):
     plain, so that the terminal readout keeps its cone-dual feasibility.
     """
 
-    def __init__(
-        self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
-    ) -> None:
-        super().__init__(A, cone, depth)
-        self.alpha, self.beta = check_core(alpha, beta)
-
-    def options(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "beta": self.beta}
-
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, state, _ = begin(program, start)
-        alpha = program.c.new_full((program.batch,), self.alpha)
-        beta = program.c.new_full((program.batch,), self.beta)
+        alpha, beta = self.constants(program)
         after, seen = transition(state, alpha, beta)
         for _ in range(depth - 1):
             proposal = extrapolate(transition, state, after)
@@ -48,8 +37,7 @@ class AcceleratedLayer(SolverLayer):
             state = Columns(*choose(taken, proposal, after))
             after = Columns(*choose(taken, proposal_after, plain_after))
             seen = Observation(*choose(taken, proposal_seen, plain_seen))
-        action = torch.stack([torch.zeros_like(alpha), alpha, beta.log()], -1)
-        return finish(transition, after, seen, [action] * depth)
+        return finish(transition, after, seen, [action_of(alpha, beta)] * depth)
 
 
 def extrapolate(transition: Transition, before: Columns, now: Columns) -> Columns:

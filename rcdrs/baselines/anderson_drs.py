@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from rcdrs.baselines.aa_drs import choose
+from rcdrs.baselines.core import CoreLayer, action_of
 from rcdrs.cones import Cone
-from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
-from rcdrs.solver.fused import Columns, Observation
+from rcdrs.layer import Solution, begin, finish
+from rcdrs.solver.fused import Columns, Observation, Transition
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.step import State
 
@@ -22,7 +23,23 @@ RIDGE = 1e-4
 TOLERATED, LARGEST = 1.2, 100.0
 
 
-class AndersonLayer(SolverLayer):
+class AndersonLayer(CoreLayer):
+    """The fixed core, accelerated."""
+
+    def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
+        transition, state, seen = begin(program, start)
+        drive = self.constants(program)
+        state, seen = accelerate(transition, state, seen, depth, lambda seen, k: drive)
+        return finish(transition, state, seen, [action_of(*drive)] * depth)
+
+
+def accelerate(
+    transition: Transition,
+    state: Columns,
+    seen: Observation,
+    depth: int,
+    drive: Callable[[Observation, int], tuple[Tensor, Tensor]],
+) -> tuple[Columns, Observation]:
     r"""From the fourth step on, a step starts at ``F_k - dF gamma`` instead of ``F_k = T v_k``.
 
         gamma = argmin |g_k - dG gamma|,  g = T v - v,
@@ -35,42 +52,29 @@ class AndersonLayer(SolverLayer):
     proposal exceeds 1.2 times that before it, the instance goes on from the plain F and forgets
     its differences.  The last step is plain, so that the terminal readout keeps its cone-dual
     feasibility; depth K evaluates T exactly K times.
+
+    `drive` gives alpha and beta of step k from what is seen of the last plain state.
     """
-
-    def __init__(
-        self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
-    ) -> None:
-        super().__init__(A, cone, depth)
-        self.alpha, self.beta = check_core(alpha, beta)
-
-    def options(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "beta": self.beta}
-
-    def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
-        transition, state, _ = begin(program, start)
-        alpha = program.c.new_full((program.batch,), self.alpha)
-        beta = program.c.new_full((program.batch,), self.beta)
-        parts = [len(part) for part in state]
-        memory, proposed = Memory(), torch.zeros_like(alpha, dtype=torch.bool)
-        now: tuple[Tensor, ...] = ()  # all of the state, its residual and |residual|, what is seen
-        for k in range(depth):
-            reached, observed = transition(state, alpha, beta)
-            residual = reached.v - state.v
-            new = torch.cat(reached), residual, norm(residual), *observed
-            if k == 0:
-                now = new
-            else:
-                # A plain step is never refused: it would only be made again.  A NaN is.
-                refused = proposed & ~(new[2] <= TOLERATED * now[2])
-                old, now = now, tuple(choose(refused, now, new))
-                if k + 1 < depth:
-                    memory.add(now[0] - old[0], now[1] - old[1], refused)
-            state = Columns(*now[0].split(parts))
-            if PLAIN <= k + 1 < depth:
-                proposal, proposed = memory.propose(*now[:2])
-                state = Columns(*proposal.split(parts))
-        action = torch.stack([torch.zeros_like(alpha), alpha, beta.log()], -1)
-        return finish(transition, state, Observation(*now[3:]), [action] * depth)
+    parts = [len(part) for part in state]
+    memory, proposed = Memory(), torch.zeros_like(seen.size, dtype=torch.bool)
+    now: tuple[Tensor, ...] = ()  # all of the state, its residual and |residual|, what is seen
+    for k in range(depth):
+        reached, observed = transition(state, *drive(seen, k))
+        residual = reached.v - state.v
+        new = torch.cat(reached), residual, norm(residual), *observed
+        if k == 0:
+            now = new
+        else:
+            # A plain step is never refused: it would only be made again.  A NaN is.
+            refused = proposed & ~(new[2] <= TOLERATED * now[2])
+            old, now = now, tuple(choose(refused, now, new))
+            if k + 1 < depth:
+                memory.add(now[0] - old[0], now[1] - old[1], refused)
+        state, seen = Columns(*now[0].split(parts)), Observation(*now[3:])
+        if PLAIN <= k + 1 < depth:
+            proposal, proposed = memory.propose(*now[:2])
+            state = Columns(*proposal.split(parts))
+    return state, seen
 
 
 class Memory:

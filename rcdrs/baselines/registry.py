@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rcdrs.baselines import (
     aa_drs,
+    accelerated,
     anderson_drs,
     fixed_drs,
     grid_drs,
@@ -27,7 +28,7 @@ from rcdrs.layer import RCDRSLayer, SolverLayer
 class Method:
     """A compared method; ``build`` gives its layer, and a learned one is then trained.
 
-    Either `make` builds the layer, or the method is the controlled layer with `changes` to the
+    Either `make` builds the layer, or the method is a controlled `layer` with `changes` to the
     common controller.
     """
 
@@ -35,6 +36,7 @@ class Method:
     make: Callable[[Tensor, Cone, int, tuple[float, float]], SolverLayer] | None = None
     learned: bool = True
     changes: dict[str, Any] = field(default_factory=dict)
+    layer: type[RCDRSLayer] = RCDRSLayer
 
     def build(
         self,
@@ -54,7 +56,7 @@ class Method:
         if self.make is not None:
             return self.make(A, cone, depth, core)
         config = ControllerConfig.from_dict((controller or {}) | self.changes)
-        return RCDRSLayer(A, cone, depth, core, config)
+        return self.layer(A, cone, depth, core, config)
 
 
 METHODS = {
@@ -72,6 +74,7 @@ METHODS = {
         Method("RCDRS-MLP", changes={"encoder": "mlp"}),  # without memory
         Method("RCDRS-Light", changes=light.CHANGES),
         Method("RCDRS-Glance", changes=light.GLANCE),
+        Method("RCDRS-Anderson", layer=accelerated.AndersonRCDRSLayer),
     )
 }
 

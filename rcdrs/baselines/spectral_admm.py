@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from rcdrs.baselines.core import CoreLayer
 from rcdrs.cones import Cone
 from rcdrs.controller import Ranges
-from rcdrs.layer import Solution, SolverLayer, begin, check_core, finish
+from rcdrs.layer import Solution, begin, finish
 from rcdrs.solver.fused import Columns
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.step import State
@@ -20,7 +19,7 @@ PERIOD, TRUSTED = 2, 0.2
 LARGEST_CHANGE = 2.0
 
 
-class SpectralLayer(SolverLayer):
+class SpectralLayer(CoreLayer):
     r"""DRS with ``beta_k = beta_0 rho_0 / rho_k``, rho the spectral estimate of the ADMM penalty.
 
     In the scaled form ``beta = |c| / rho``, and ``rho u`` is the multiplier of x = z, a
@@ -37,17 +36,12 @@ class SpectralLayer(SolverLayer):
     def __init__(
         self, A: Tensor, cone: Cone, depth: int, alpha: float = 1.6, beta: float = 0.3
     ) -> None:
-        super().__init__(A, cone, depth)
-        self.alpha, self.beta = check_core(alpha, beta)
+        super().__init__(A, cone, depth, alpha, beta)
         self.low, self.high = Ranges().beta
-
-    def options(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "beta": self.beta}
 
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
         transition, columns, seen = begin(program, start)
-        alpha = program.c.new_full((program.batch,), self.alpha)
-        beta = program.c.new_full((program.batch,), self.beta)
+        alpha, beta = self.constants(program)
         actions: list[Tensor] = []
         for k in range(depth):
             columns, seen = transition(columns, alpha, beta)

@@ -56,7 +56,13 @@ Printable = Annotated[str, AfterValidator(_printable)]
 Scale = Literal["small", "medium", "hard"]
 Edition = Literal[*SAMPLINGS]  # type: ignore[valid-type]
 Controlled = Literal[
-    "Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-MLP", "RCDRS-Light", "RCDRS-Glance"
+    "Layerwise-DRS",
+    "RCDRS-Env",
+    "RCDRS-NoEnv",
+    "RCDRS-MLP",
+    "RCDRS-Light",
+    "RCDRS-Glance",
+    "RCDRS-Anderson",
 ]
 
 

@@ -65,7 +65,7 @@ GREEK = ("alpha", "beta", "rho", "lambda", "delta", "chi")
 _NAMES = re.compile(
     r"\b(?:"
     r"(?P<method>(?:F|Grid|AA|Layerwise|Wide|Anderson)-DRS|S-ADMM|L-PDHG"
-    r"|RCDRS(?:-(?:Env|NoEnv|MLP|Light|Glance))?)(?![\w-])"
+    r"|RCDRS(?:-(?:Env|NoEnv|MLP|Light|Glance|Anderson))?)(?![\w-])"
     r"|(?P<greek>(?:alpha|beta|rho)(?:\+(?:alpha|beta|rho))*)\b"
     r"|(?P<recipe>paper|log\\?_kkt)\b"
     r"|(?P<formula>K=\d+)\b)"

@@ -52,6 +52,7 @@ _LOOKS = {
     "RCDRS-MLP": ("mlp", "p"),
     "RCDRS-Light": ("light", "h"),
     "RCDRS-Glance": ("odd", "X"),
+    "RCDRS-Anderson": ("anderson", "*"),
     "Best feedback": ("env", "*"),
     "Chosen feedback": ("env", "*"),
     "Wide-DRS": ("wide", "P"),
