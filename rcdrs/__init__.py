@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from rcdrs.artifact.pretrained import pretrained
     from rcdrs.controller import ControllerConfig
     from rcdrs.layer import DRSLayer, RCDRSLayer, Solution
+    from rcdrs.modelling.cvxpy_layer import from_cvxpy
     from rcdrs.solver.problem import ConicProgram
     from rcdrs.solver.step import State
+    from rcdrs.training.fit import fit
 
 __all__ = [
     "ConicProgram",
@@ -19,6 +21,8 @@ __all__ = [
     "RCDRSLayer",
     "Solution",
     "State",
+    "fit",
+    "from_cvxpy",
     "pretrained",
 ]
 
@@ -29,6 +33,8 @@ _HOMES = {
     "RCDRSLayer": "rcdrs.layer",
     "Solution": "rcdrs.layer",
     "State": "rcdrs.solver.step",
+    "fit": "rcdrs.training.fit",
+    "from_cvxpy": "rcdrs.modelling.cvxpy_layer",
     "pretrained": "rcdrs.artifact.pretrained",
 }
 
@@ -39,6 +45,8 @@ def __getattr__(name: str) -> Any:
         try:
             return getattr(import_module(_HOMES[name]), name)
         except ModuleNotFoundError as error:
-            remedy = "install the paper's packages with pip install 'rcdrs[paper]'"
-            raise ImportError(f"rcdrs.{name} needs {error.name}: {remedy}.") from error
+            extra = "cvxpy" if name == "from_cvxpy" else "paper"
+            raise ImportError(
+                f"rcdrs.{name} needs {error.name}: pip install 'rcdrs[{extra}]' brings it."
+            ) from error
     raise AttributeError(f"module 'rcdrs' has no attribute {name!r}")

@@ -24,6 +24,7 @@ from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.fused import Columns, Observation, Transition
 from rcdrs.solver.problem import ConicProgram, as_numbers, check_matrix
 from rcdrs.solver.readout import Readout, observe, readout
+from rcdrs.solver.status import BELIEVED, TOLERANCE, Certificates, certify, judge
 from rcdrs.solver.step import State, check_depth, check_state
 
 
@@ -43,6 +44,8 @@ class Solution:
     look: Callable[[], Observation]
     read: Callable[[], Readout]
     single: bool = False
+    #: The same as it was computed, where `program` was scaled for that.
+    inner: Solution | None = None
     #: What was asked for already; no `cached_property`, whose lock a compiler cannot trace.
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -88,6 +91,43 @@ class Solution:
     @property
     def gap(self) -> Tensor:
         return self._out(self.readout.r_gap)
+
+    @property
+    def status(self) -> list[str] | str:
+        """Of each instance: `solved` to 1e-3, `inaccurate`, `likely infeasible` or `likely
+        unbounded`."""
+        return self.judged()
+
+    def judged(self, tolerance: float = TOLERANCE, believed: float = BELIEVED) -> list[str] | str:
+        """The status of each instance.
+
+        Arguments
+            tolerance: what no residual of a solved instance exceeds, as they are reported and, where
+                the program was scaled, in its scaled form: norms hide rows in small units.
+            believed: up to which residual a certificate is believed, see `certificates`.
+        """
+        forms = [self] if self.inner is None else [self, self.inner]
+        with torch.no_grad():
+            reads = [form.readout for form in forms]
+            residuals = [part for read in reads for part in (read.r_p, read.r_d, read.r_gap)]
+            found = judge(torch.stack(residuals).amax(0), self.certificates, tolerance, believed)
+        return found[0] if self.single else found
+
+    @property
+    def certificates(self) -> Certificates:
+        """How far the last step is from proving that there is no solution, see
+        `rcdrs.solver.status`."""
+        found: Certificates = self._make("certificates", self._certify)
+        return found
+
+    @torch.no_grad()
+    def _certify(self) -> Certificates:
+        if self.inner is not None:
+            return self.inner.certificates
+        transition, columns, _ = begin(self.program, self.state)
+        after, _ = transition(columns, *split_action(self.actions[:, -1]))
+        drift = (after.v - columns.v).mT
+        return certify(self.program, drift, self.state.z, self.readout.y)
 
     @property
     def alpha(self) -> Tensor:
@@ -333,9 +373,15 @@ class RCDRSLayer(SolverLayer):
             raise TypeError(f"core is {core!r}, expected a pair (alpha, beta).")
         if not isinstance(controller, ControllerConfig | None):
             raise TypeError(f"controller is {kind_of(controller)}, expected a ControllerConfig.")
+        self.recentre(core, controller or ControllerConfig())
+
+    def recentre(
+        self, core: tuple[float, float], controller: ControllerConfig | None = None
+    ) -> None:
+        """Take a new controller, untrained, around a core; of the present kind by default."""
         self.core = check_core(*core)
-        config = controller or ControllerConfig()
-        self.controller = Controller(config, (BASE_ACTION[0], *self.core), depth).to(self.A)
+        config = controller or self.controller.config
+        self.controller = Controller(config, (BASE_ACTION[0], *self.core), self.depth).to(self.A)
 
     def run_compiled(
         self, program: ConicProgram, depth: int, start: State | None

@@ -19,6 +19,7 @@ LAYERS = (
     ("layer",),
     ("training",),
     ("baselines",),
+    ("modelling",),
     ("experiments",),
     ("artifact",),
     ("reporting",),

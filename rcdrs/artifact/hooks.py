@@ -78,7 +78,7 @@ class Start(logging.Handler):
             if wrong := full_disk() or small_memory():
                 raise WorkflowError(wrong)
             recover()
-            choose_among_few(self._workflow)
+            choose_when_needed(self._workflow)
         tell(source(self._plan))
         if odd := self._plan.warning():
             logger.warning(odd)
@@ -88,12 +88,18 @@ class Start(logging.Handler):
 COMPARED = 48
 
 
-def choose_among_few(workflow: Any) -> None:
-    """After every job Snakemake looks at the files of all that are ready: of a thousand, that takes
-    a quarter of a core for as long as the run."""
+def choose_when_needed(workflow: Any) -> None:
+    """Let Snakemake choose jobs of this machine when one ends, and among few.
+
+    By default it limits how many jobs start in a second, and for that looks again a second after
+    each choice, and a second after that look, for ever: after some hundred jobs it does nothing
+    else, on a third of a core, and every look is at the files of all jobs that are ready.
+    """
     settings = workflow.scheduling_settings
-    if workflow.local_exec and settings.subsample is None:
-        settings.subsample = COMPARED
+    if workflow.local_exec:
+        settings.max_jobs_per_timespan = None
+        if settings.subsample is None:
+            settings.subsample = COMPARED
 
 
 def end_when_told(workflow: Any) -> None:

@@ -47,6 +47,8 @@ class Recipe:
     final: float = 0.0
     #: Trained for all of these depths, one drawn for each minibatch; by default for its own.
     depths: Sequence[int] = ()
+    #: Epochs without a better validation merit after which training ends; by default it does not.
+    patience: float = math.inf
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("batch", 1)):
@@ -80,6 +82,12 @@ class _Progress:
     best_merit: float
     best: dict[str, Tensor]
     curve: list[dict[str, float]]
+
+    @property
+    def idle(self) -> int:
+        """Epochs since the best one."""
+        merits = [row["merit"] for row in self.curve]
+        return len(merits) - 1 - merits.index(min(merits))
 
 
 def train(
@@ -200,6 +208,8 @@ def train(
         if resume is not None and time.monotonic() - saved_at > SAVE_INTERVAL:
             _save_progress(resume, run, layer, optimizer, progress)
             saved_at = time.monotonic()
+        if progress.idle > recipe.patience:
+            break
     bar.close()
 
     layer.load_state_dict(progress.best)

@@ -1,0 +1,1 @@
+"""From a problem as CVXPY states it to a layer."""
