@@ -22,8 +22,16 @@ from rcdrs.kernels import own_precision
 from rcdrs.rollout.run import Outcome, applies, readable, unroll
 from rcdrs.solver.affine import AffineSet
 from rcdrs.solver.fused import Columns, Observation, Transition
-from rcdrs.solver.problem import ConicProgram, as_numbers, check_matrix
+from rcdrs.solver.problem import (
+    ConicProgram,
+    affine_of,
+    as_matrix,
+    as_numbers,
+    check_matrix,
+    is_sparse,
+)
 from rcdrs.solver.readout import Readout, observe, readout
+from rcdrs.solver.sparse_step import SparseTransition
 from rcdrs.solver.status import BELIEVED, TOLERANCE, Certificates, certify, judge
 from rcdrs.solver.step import State, check_depth, check_state
 
@@ -102,8 +110,8 @@ class Solution:
         """The status of each instance.
 
         Arguments
-            tolerance: what no residual of a solved instance exceeds, as they are reported and, where
-                the program was scaled, in its scaled form: norms hide rows in small units.
+            tolerance: what no residual of a solved instance exceeds, as reported and, where the
+                program was scaled, in its scaled form: norms hide rows in small units.
             believed: up to which residual a certificate is believed, see `certificates`.
         """
         forms = [self] if self.inner is None else [self, self.inner]
@@ -153,13 +161,15 @@ class SolverLayer(nn.Module):
 
     def __init__(self, A: Tensor, cone: Cone, depth: int) -> None:
         super().__init__()
-        A = as_numbers("A", A)
+        A = as_matrix(A)
         check_matrix(A, cone)
         self.cone = cone
         self.depth = check_depth(depth)
         self.register_buffer("A", A.detach().clone(), persistent=False)
         # Now, since there are no numbers to factor while a compiler traces the layer.
-        self._affine = None if A.is_meta else AffineSet.known(A, self.A)
+        self._affine: AffineSet | None = None
+        if not A.is_meta:
+            self._affine = affine_of(self.A, True) if is_sparse(A) else AffineSet.known(A, self.A)
 
     @abstractmethod
     def run(self, program: ConicProgram, depth: int, start: State | None) -> Solution:
@@ -288,7 +298,7 @@ class SolverLayer(nn.Module):
         if torch.compiler.is_compiling() and self._affine is not None:
             return self._affine
         if self._affine is None or not self._affine.is_of(self.A):
-            self._affine = AffineSet(self.A)
+            self._affine = affine_of(self.A)
         return self._affine
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:
@@ -323,7 +333,8 @@ class DRSLayer(SolverLayer):
         # rho does not enter the transition: log rho = 0 fills its place in the trace.
         self.action = (0.0, alpha, math.log(beta))
         # The same as tensors: of every step, and for the compiled pass.
-        self.register_buffer("trace", self.A.new_tensor(self.action), persistent=False)
+        trace = torch.tensor(self.action, dtype=self.A.dtype, device=self.A.device)
+        self.register_buffer("trace", trace, persistent=False)
         self.register_buffer("given", self.trace[1:].unsqueeze(1).clone(), persistent=False)
 
     def options(self) -> dict[str, Any]:
@@ -381,7 +392,9 @@ class RCDRSLayer(SolverLayer):
         """Take a new controller, untrained, around a core; of the present kind by default."""
         self.core = check_core(*core)
         config = controller or self.controller.config
-        self.controller = Controller(config, (BASE_ACTION[0], *self.core), self.depth).to(self.A)
+        self.controller = Controller(config, (BASE_ACTION[0], *self.core), self.depth).to(
+            self.A.device, self.A.dtype
+        )
 
     def run_compiled(
         self, program: ConicProgram, depth: int, start: State | None
@@ -426,7 +439,7 @@ def check_core(alpha: float, beta: float) -> tuple[float, float]:
 
 def begin(program: ConicProgram, start: State | None) -> tuple[Transition, Columns, Observation]:
     """The transition of a program, its first state and what is seen of it."""
-    transition = Transition(program)
+    transition = Transition(program) if not is_sparse(program.A) else SparseTransition(program)
     columns = transition.start() if start is None else transition.start(start.z, start.u)
     return transition, columns, transition.observe_start(columns)
 

@@ -188,8 +188,9 @@ def test_bad_units_do_not_matter():
     y, d = cp.Variable(6), cp.Parameter(6)
     goal, scaled = cp.Minimize(d @ y), rows[:, None] * F * units
     problem = cp.Problem(goal, [scaled @ y >= rows, y >= 0])
-    layer = from_cvxpy(problem, [d], [y], depth=500, dtype=torch.float64)
+    layer = from_cvxpy(problem, [d], [y], depth=2000, dtype=torch.float64)
     assert layer.columns.max() / layer.columns.min() > 1e3
+    torch.manual_seed(0)
     costs = (torch.rand(3, 6, dtype=torch.float64) + 0.5) * torch.from_numpy(units)
     with torch.no_grad():
         solution = layer.solve(costs)
@@ -212,6 +213,17 @@ def test_residuals_are_in_the_units_of_the_problem():
     torch.testing.assert_close(
         solution.dual_residual, stationarity.norm(dim=1) / (1 + c.norm(dim=1))
     )
+
+
+def test_sparse_matrix_gives_the_same():
+    example = EXAMPLES["control"]()
+    dense, sparse = (layer_of(example, 30, sparse=kind) for kind in (False, True))
+    (first,) = values(example, 3)
+    for x, y in zip(dense(first), sparse(first), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-7, atol=1e-9)
+    assert dense.solve(first).status == sparse.solve(first).status
+    with pytest.raises(ValueError, match="depends on parameters"):
+        layer_of(EXAMPLES["lasso"](), 5, sparse=True)
 
 
 # Status

@@ -21,11 +21,14 @@ from rcdrs.modelling.scaling import equilibrate
 from rcdrs.solver.fused import Observation
 from rcdrs.solver.problem import ConicProgram, as_numbers, check_numbers
 from rcdrs.solver.readout import Readout, diagnose, observe
+from rcdrs.solver.sparse import as_sparse
 from rcdrs.solver.step import State, check_state
 from rcdrs.training.fit import FitReport, fit
 
 #: Alpha and beta until they are tuned; beta is in lengths of the shortest x with A x = b.
 CORE = (1.6, 1.0)
+#: Entries up to which a matrix is dense whatever it holds.
+DENSE = 1_000_000
 
 
 def from_cvxpy(
@@ -37,6 +40,7 @@ def from_cvxpy(
     core: tuple[float, float] = CORE,
     controller: ControllerConfig | None = None,
     dtype: torch.dtype | None = None,
+    sparse: bool | None = None,
 ) -> CvxpyLayer:
     """A layer of `depth` steps for a problem that follows CVXPY's DPP rules.
 
@@ -46,13 +50,22 @@ def from_cvxpy(
         core: (alpha, beta) of the untrained layer; `fit` chooses them.
         controller: RCDRS-Light by default.
         dtype: of the layer, torch's default dtype by default.
+        sparse: keep the matrix sparse; by default where it is large and mostly zero.
 
     Example
         >>> layer = rcdrs.from_cvxpy(problem, parameters=[mu, risk], variables=[w], depth=20)
         >>> (weights,) = layer(mu_values, risk_values)  # with or without a batch axis
     """
     canonical = canonicalise(problem, parameters, variables)
-    return CvxpyLayer(canonical, depth, core, controller, dtype or torch.get_default_dtype())
+    dtype = dtype or torch.get_default_dtype()
+    return CvxpyLayer(canonical, depth, core, controller, dtype, sparse)
+
+
+def pays(matrix: sp.coo_array) -> bool:
+    """Is a sparse step faster than a dense one?  It costs a hundred times as much a nonzero, and
+    the factor has some times those of A."""
+    m, n = matrix.shape
+    return m * n > DENSE and m * n > 500 * matrix.nnz
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,7 @@ class CvxpyLayer(nn.Module):
     columns: Tensor
     flat: Tensor
     out: Tensor
+    own: Tensor | None
 
     def __init__(
         self,
@@ -106,23 +120,34 @@ class CvxpyLayer(nn.Module):
         core: tuple[float, float],
         controller: ControllerConfig | None,
         dtype: torch.dtype,
+        sparse: bool | None = None,
     ) -> None:
         super().__init__()
         self.canonical = canonical
         typical = self._typical()
         matrix = sp.coo_array((canonical.A.at(typical), canonical.where), canonical.shape)
         scaling = equilibrate(matrix, canonical.cone)
-        nominal = scaling.rows[:, None] * matrix.toarray() * scaling.columns
+        if sparse is None:
+            sparse = canonical.A.constant and pays(matrix)
+        if sparse and not canonical.A.constant:
+            raise ValueError("sparse is True, but the matrix depends on parameters: leave it out.")
+        nominal = sp.coo_array(scaling.rows[:, None] * matrix * scaling.columns)
         config = controller or ControllerConfig.from_dict(light.CHANGES)
-        A = torch.from_numpy(nominal).to(dtype)
+        A = (
+            as_sparse(nominal).to(dtype)
+            if sparse
+            else torch.from_numpy(nominal.toarray()).to(dtype)
+        )
         self.layer = RCDRSLayer(A, canonical.cone, depth, core, config)
         for name, values in (("rows", scaling.rows), ("columns", scaling.columns)):
             self.register_buffer(name, torch.from_numpy(values).to(dtype), persistent=False)
         row, col = canonical.where
         flat = torch.from_numpy(row * canonical.shape[1] + col)
         self.register_buffer("flat", flat, persistent=False)
-        out = torch.from_numpy(canonical.values.toarray()).to(dtype)
-        self.register_buffer("out", out, persistent=False)
+        self.register_buffer("out", as_sparse(canonical.values).to(dtype), persistent=False)
+        #: In the user's units, where it is the same for all instances.
+        own = None if not canonical.A.constant else as_sparse(matrix).to(dtype)
+        self.register_buffer("own", own if sparse or own is None else own.to_dense(), False)
 
     def _typical(self) -> np.ndarray:
         """Parameter values to scale by: those that the problem has, or of size one."""
@@ -256,7 +281,7 @@ class CvxpyLayer(nn.Module):
             scaled = ConicProgram.factored(self.layer.affine, E * b, D * c, known.cone)
         else:
             scaled = ConicProgram(E.unsqueeze(1) * program.A * D, E * b, D * c, known.cone)
-        length = scaled.affine.target(scaled.b.mT).norm(dim=0).unsqueeze(1)
+        length = scaled.affine.shortest(scaled.b.mT).unsqueeze(1)
         length = torch.where(length > 0, length, 1)
         return program, scaled.with_vectors(scaled.b / length, scaled.c), length
 
@@ -281,19 +306,15 @@ class CvxpyLayer(nn.Module):
         return Solution(program, state, found.actions, look, read, single, found)
 
     def _matrix(self, theta: Tensor) -> Tensor:
-        known = self.canonical
-        if known.A.constant:
-            if not hasattr(self, "_dense") or self._dense.dtype != theta.dtype:
-                entries = known.A(theta)[0]
-                dense = entries.new_zeros(known.shape[0] * known.shape[1])
-                self._dense = dense.index_add(0, self.flat, entries).reshape(known.shape)
-            return self._dense
-        entries = known.A(theta)
-        dense = entries.new_zeros(len(theta), known.shape[0] * known.shape[1])
-        return dense.index_add(1, self.flat, entries).unflatten(1, known.shape)
+        """A in the user's units: one, or one for each instance."""
+        if self.own is not None:
+            return self.own
+        entries, shape = self.canonical.A(theta), self.canonical.shape
+        dense = entries.new_zeros(len(theta), shape[0] * shape[1])
+        return dense.index_add(1, self.flat, entries).unflatten(1, shape)
 
     def _variables(self, solution: Solution, theta: Tensor) -> tuple[Tensor, ...]:
-        flat = solution.state.z @ self.out.mT + self.canonical.shift(theta)
+        flat = torch.sparse.mm(self.out, solution.state.z.mT).mT + self.canonical.shift(theta)
         found, at = [], 0
         for variable in self.canonical.variables:
             part = flat[:, at : at + variable.size]

@@ -23,7 +23,7 @@ from rcdrs.rollout.layout import DIRECT, GIVEN, GRU, KINDS, MLP, SCHEDULE
 from rcdrs.rollout.operator import Inputs, Kept, roll
 from rcdrs.rollout.projection import factors, parts
 from rcdrs.solver.affine import AffineSet, kept
-from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.problem import ConicProgram, is_sparse
 from rcdrs.solver.step import State
 
 EQUALITY = FEATURES.index("eq")
@@ -53,6 +53,7 @@ def applies(program: ConicProgram, learns: bool) -> bool:
         ARITHMETIC > 1
         and A.is_cpu
         and A.ndim == 2
+        and not is_sparse(A)
         and not A.requires_grad
         and not (Q is not None and Q.requires_grad)
         and program.batch > 0

@@ -142,6 +142,10 @@ class AffineSet:
             offset = 2 * offset - up(self.G, offset)
         return self.scale * offset
 
+    def shortest(self, b: Tensor) -> Tensor:
+        """The length of the shortest x with A x = b, (batch,)."""
+        return torch.linalg.vector_norm(self.target(b), dim=0)
+
     def along(self, w: Tensor) -> Tensor:
         """``(I - VV')w``: the part of w along the set, (n, batch)."""
         return w - up(self.V, down(self.V, w))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -87,7 +87,7 @@ class ConicProgram:
         kept: AffineSet | None = self.__dict__.get("_affine")
         if kept is not None and (torch.compiler.is_compiling() or kept.is_of(self.A)):
             return kept
-        affine = AffineSet(self.A)
+        affine = affine_of(self.A)
         if not self.A.requires_grad:
             self.__dict__["_affine"] = affine
         return affine
@@ -113,6 +113,33 @@ class ConicProgram:
         Q = self.Q[index] if self.Q is not None and self.Q.ndim == 2 else self.Q
         part = replace(self, A=A, b=self.b[index], c=self.c[index], cone=self.cone.take(index), Q=Q)
         return part if self.A.ndim == 3 else part.with_affine(self.affine)
+
+
+def is_sparse(A: Any) -> bool:
+    """A matrix of scipy's or torch's that holds its nonzeros alone."""
+    return A.layout is not torch.strided if isinstance(A, Tensor) else hasattr(A, "tocsr")
+
+
+def affine_of(A: Tensor, factored: bool = False) -> AffineSet:
+    """The equations of A, dense or sparse; a sparse A may wait until it has to be factored."""
+    if not is_sparse(A):
+        return AffineSet(A)
+    from rcdrs.solver.sparse import SparseSet  # with scipy, which nothing else here needs
+
+    found = SparseSet(A)
+    if factored:
+        _ = found.factor
+    # It has the same methods, but for those of singular vectors, which only dense steps use.
+    return cast(AffineSet, found)
+
+
+def as_matrix(A: Any) -> Tensor:
+    """The A of a layer, as a tensor: dense, or coordinates of its nonzeros."""
+    if not is_sparse(A):
+        return as_numbers("A", A)
+    from rcdrs.solver.sparse import as_sparse
+
+    return as_sparse(A)
 
 
 def as_numbers(name: str, value: Any, like: Tensor | None = None) -> Tensor:
@@ -160,11 +187,13 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def check_matrix(A: Tensor, cone: Cone) -> None:
-    check_tensor("A", A)
+    sparse = isinstance(A, Tensor) and A.layout is torch.sparse_coo
+    if not sparse:
+        check_tensor("A", A)
     check_cone("cone", cone)
     if A.ndim not in (2, 3):
         raise ValueError(f"A has shape {tuple(A.shape)}, expected (m, n) or (batch, m, n).")
-    check_numbers("A", A)
+    check_numbers("A", A.coalesce().values() if sparse else A)
     m, n = A.shape[-2:]
     if m > n:
         raise ValueError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from rcdrs.solver.fused import EPSILON_C, Observation
-from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.problem import ConicProgram, is_sparse
 from rcdrs.solver.step import Action, State
 
 
@@ -56,12 +56,12 @@ def observe(program: ConicProgram, state: State, moved: Tensor) -> Observation:
 
 def diagnose(program: ConicProgram, z: Tensor, s: Tensor, y: Tensor) -> Readout:
     """The four residuals of any primal-dual triple (z, lambda, s)."""
-    A, b, c = program.A, program.b, program.gradient(z)
+    b, c = program.b, program.gradient(z)
     primal, dual = _dot(c, z), _dot(b, y)
     if program.Q is not None:
         half = _dot(program.Q * z, z) / 2
         primal, dual = primal - half, dual - half
-    stationarity = (y.unsqueeze(-2) @ A).squeeze(-2) if A.ndim == 3 else y @ A
+    stationarity = transposed(program, y)
     return Readout(
         s=s,
         y=y,
@@ -111,9 +111,23 @@ def equality(program: ConicProgram, z: Tensor) -> Tensor:
 
 def residual(program: ConicProgram, z: Tensor) -> Tensor:
     """``|A z - b|``."""
-    A, b = program.A, program.b
-    Az = (A @ z.unsqueeze(-1)).squeeze(-1) if A.ndim == 3 else z @ A.mT
-    return _norm(Az - b)
+    return _norm(times(program, z) - program.b)
+
+
+def times(program: ConicProgram, x: Tensor) -> Tensor:
+    """``A x`` of each instance, (batch, n) -> (batch, m)."""
+    A = program.A
+    if is_sparse(A):
+        return cast(Any, program.affine).times(x.mT).mT
+    return (A @ x.unsqueeze(-1)).squeeze(-1) if A.ndim == 3 else x @ A.mT
+
+
+def transposed(program: ConicProgram, y: Tensor) -> Tensor:
+    """``A'y`` of each instance, (batch, m) -> (batch, n)."""
+    A = program.A
+    if is_sparse(A):
+        return cast(Any, program.affine).transposed(y.mT).mT
+    return (y.unsqueeze(-2) @ A).squeeze(-2) if A.ndim == 3 else y @ A
 
 
 def _norm(x: Tensor) -> Tensor:

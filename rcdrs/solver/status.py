@@ -25,6 +25,7 @@ from torch import Tensor
 
 from rcdrs.cones import Box, Cone, Product
 from rcdrs.solver.problem import ConicProgram
+from rcdrs.solver.readout import times, transposed
 
 #: Residuals up to which an instance is solved, and of certificates up to which they are believed.
 TOLERANCE, BELIEVED = 1e-3, 1e-2
@@ -49,13 +50,12 @@ def certify(program: ConicProgram, drift: Tensor, z: Tensor, y: Tensor) -> Certi
     drift: a step of v beyond the terminal state, (batch, n).
     z, y: the terminal decision and multiplier, to which residuals are relative.
     """
-    A = program.A
     ray = recession(program.cone, drift)
     s = ray - drift
     multiplier = program.affine.multiplier(-s.mT).mT
-    stationarity = _norm(_times(multiplier, A) + s)
+    stationarity = _norm(transposed(program, multiplier) + s)
     proven = (program.b * multiplier).sum(-1) - support(program.cone, -s)
-    escape = _norm(_times(ray, A.mT))
+    escape = _norm(times(program, ray))
     if program.Q is not None:
         escape = escape + _norm(program.Q * ray)
     descent = -(program.c * ray).sum(-1)
@@ -110,11 +110,6 @@ def _ratio(residual: Tensor, proven: Tensor, length: Tensor) -> Tensor:
     tiny = 100 * torch.finfo(residual.dtype).eps
     sound = (proven > 0) & (length > tiny) & torch.isfinite(residual) & torch.isfinite(proven)
     return torch.where(sound, residual / torch.where(sound, proven, 1), torch.inf)
-
-
-def _times(x: Tensor, A: Tensor) -> Tensor:
-    """``A'x`` for x (batch, m); A may be one for each instance."""
-    return (x.unsqueeze(-2) @ A).squeeze(-2) if A.ndim == 3 else x @ A
 
 
 def _norm(x: Tensor) -> Tensor:
