@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -134,7 +134,8 @@ class Solution:
             return self.inner.certificates
         transition, columns, _ = begin(self.program, self.state)
         after, _ = transition(columns, *split_action(self.actions[:, -1]))
-        drift = (after.v - columns.v).mT
+        # v+ - v = alpha (x+ - z), but v grows, and its difference would lose digits.
+        drift = (after.gap + after.z - columns.z).mT
         return certify(self.program, drift, self.state.z, self.readout.y)
 
     @property
@@ -371,6 +372,8 @@ class RCDRSLayer(SolverLayer):
         >>> solution.x, solution.dual_residual
     """
 
+    controller: Controller
+
     def __init__(
         self,
         A: Tensor,
@@ -439,7 +442,10 @@ def check_core(alpha: float, beta: float) -> tuple[float, float]:
 
 def begin(program: ConicProgram, start: State | None) -> tuple[Transition, Columns, Observation]:
     """The transition of a program, its first state and what is seen of it."""
-    transition = Transition(program) if not is_sparse(program.A) else SparseTransition(program)
+    if is_sparse(program.A):  # whose transition has the same methods
+        transition = cast(Transition, SparseTransition(program))
+    else:
+        transition = Transition(program)
     columns = transition.start() if start is None else transition.start(start.z, start.u)
     return transition, columns, transition.observe_start(columns)
 

@@ -110,7 +110,7 @@ REFUSED = {
     # the layer itself
     "A none": (lambda: DRSLayer(None, CONE, 3), TypeError, "A is None, expected a tensor or"),
     "A tall": (lambda: DRSLayer(A.mT, Nonneg(M), 3), ValueError, "A has shape (5, 2): 5 rows"),
-    "A sparse": (lambda: DRSLayer(A.to_sparse(), CONE, 3), TypeError, "A is sparse or nested"),
+    "A sparse": (lambda: DRSLayer(A.to_sparse(), Nonneg(3), 3), ValueError, "cone has dimension 3"),
     "A integers": (lambda: DRSLayer(A.long(), CONE, 3), TypeError, "A has dtype torch.int64"),
     "cone none": (lambda: DRSLayer(A, None, 3), TypeError, "cone is None, expected a cone"),
     "cone kind": (lambda: DRSLayer(A, Nonneg, 3), TypeError, "cone is a ABCMeta, expected a cone"),

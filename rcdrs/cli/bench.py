@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.baselines.registry import METHODS
+from rcdrs.cli.bench_sparse import bench_sparse, draw
 from rcdrs.controller import ControllerConfig
 from rcdrs.experiments.synthetic.instances import Case, find_case, generate
 from rcdrs.layer import RCDRSLayer, SolverLayer
@@ -27,8 +28,12 @@ def bench(options: argparse.Namespace) -> None:
         rows = [bench_step(options.case, options.depth, batch, options.controller)]
     elif options.what == "solve":
         rows = bench_solve(options.case, options.depth, options.batch or 400)
-    else:
+    elif options.what == "layer":
         rows = bench_layer(options.case, options.depth)
+    else:
+        rows = bench_sparse(options.depth, options.batch or 8)
+        if options.figure:
+            draw(rows, options.figure)
     for row in rows:
         print(json.dumps(row))
 

@@ -350,15 +350,16 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--keep", type=Path, metavar="FOLDER", help=told)
 
     sub = computing("bench", "bench.bench", "time a rollout against its floor, or inference")
-    sub.add_argument("what", choices=("step", "solve", "layer"))
+    sub.add_argument("what", choices=("step", "solve", "layer", "sparse"))
     sub.add_argument("--case", default="mixed-hard")
     sub.add_argument("--depth", type=_positive, default=20)
     sub.add_argument(
         "--batch",
         type=_positive,
-        help="instances (default: 1000 for step, 400 for solve; not layer)",
+        help="instances (default: 1000 for step, 400 for solve, 8 for sparse; not layer)",
     )
     sub.add_argument("--controller", help="of step: also run gru, lstm, mlp or light")
+    sub.add_argument("--figure", type=_file, help="of sparse: draw it into this .png file")
 
     sub = command("rates", "results.rates", "compare learning rates on validation data")
     sub.add_argument("--universe", default="fair", help="of the configuration (default: fair)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import torch
 from torch import Tensor
 
@@ -9,12 +11,15 @@ from rcdrs.solver.elementwise import norm
 from rcdrs.solver.fused import EPSILON_C, Columns, Observation
 from rcdrs.solver.problem import ConicProgram
 
+if TYPE_CHECKING:  # with scipy, which dense layers do without
+    from rcdrs.solver.sparse import SparseSet
+
 
 class SparseTransition:
     """What `fused.Transition` is to a dense A; `tests/test_sparse.py` holds the two together."""
 
     def __init__(self, program: ConicProgram) -> None:
-        self.program, self.affine = program, program.affine
+        self.program, self.affine = program, cast("SparseSet", program.affine)
         self.b, self.c = program.b.mT.contiguous(), program.c.mT.contiguous()
         self.b_norm, self.c_norm = norm(self.b), norm(self.c)
         self.Q = None if program.Q is None else program.Q.expand_as(program.c).mT.contiguous()

@@ -28,7 +28,7 @@ from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.readout import times, transposed
 
 #: Residuals up to which an instance is solved, and of certificates up to which they are believed.
-TOLERANCE, BELIEVED = 1e-3, 1e-2
+TOLERANCE, BELIEVED = 1e-3, 3e-2
 SOLVED, INACCURATE, INFEASIBLE, UNBOUNDED = (
     "solved",
     "inaccurate",
