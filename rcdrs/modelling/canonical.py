@@ -186,80 +186,69 @@ def _ids(stuffed: Any) -> set[int]:
     return {parameter.id for parameter in stuffed.parameters}
 
 
-class _Entries:
-    """Entries of a matrix that are affine in theta: value `v` of parameter `p` at (row, col)."""
-
-    def __init__(self, row: Any, col: Any, p: Any, v: Any) -> None:
-        self.row, self.col, self.p = (np.asarray(x, dtype=np.int64) for x in (row, col, p))
-        self.v = np.asarray(v, dtype=np.float64)
-
-    def __getitem__(self, mask: np.ndarray) -> _Entries:
-        return _Entries(self.row[mask], self.col[mask], self.p[mask], self.v[mask])
-
-    def __add__(self, other: _Entries) -> _Entries:
-        pairs = zip(self.parts(), other.parts(), strict=True)
-        return _Entries(*(np.concatenate(pair) for pair in pairs))
-
-    def parts(self) -> tuple[np.ndarray, ...]:
-        return self.row, self.col, self.p, self.v
-
-
 class _Reduction:
-    """The work of `canonicalise`: rows are those of s, columns those of x and, last, of h."""
+    r"""The work of `canonicalise`, as products of sparse matrices.
+
+    A is a constant part, and rows of it that belong to one parameter each: ``A + sum_k theta_p(k)
+    e_i(k) V_k'``.  A replaced x_j is ``(s_i - h_i) / a``: with R the factors 1/a at (j, i), P the
+    places of the free x, and T that of each slack in X,
+
+        x = Z X - R h,   Z = (P, R T).
+    """
 
     def __init__(self, stuffed: Any, probes: np.ndarray) -> None:
-        dims, self.n = stuffed.cone_dims, stuffed.x.size
-        self.m = stuffed.constr_size
-        self.last = stuffed.total_param_size  # the column of theta that is one
-        A = sp.coo_array(stuffed.A)
-        self.A = _Entries(A.row % self.m, A.row // self.m, A.col, A.data)[A.data != 0]
-        q = sp.coo_array(stuffed.q)
-        self.q = _Entries(np.zeros(len(q.row)), q.row, q.col, q.data)[q.data != 0]
-        self.zero, self.nonneg = int(dims.zero), int(dims.nonneg)
-        self.soc, self.psd = [int(k) for k in dims.soc], [int(k) for k in dims.psd]
-        self.probes = probes
-        self._take_out_probes()
-        self._eliminate()
+        self.dims, self.n, self.m = stuffed.cone_dims, stuffed.x.size, stuffed.constr_size
+        self.size = stuffed.total_param_size + 1  # of theta, whose last entry is one
+        whole = sp.coo_array(stuffed.A)
+        row, col, p = whole.row % self.m, whole.row // self.m, whole.col
+        right, fixed = col == self.n, p == self.size - 1
+        self.h = _csr(whole.data[right], row[right], p[right], (self.m, self.size))
+        body = ~right & fixed
+        self.A = _csr(whole.data[body], row[body], col[body], (self.m, self.n))
+        body = ~right & ~fixed
+        pairs, k = np.unique(p[body] * self.m + row[body], return_inverse=True)
+        self.V_p, self.V_row = pairs // self.m, pairs % self.m
+        self.V = _csr(whole.data[body], k, col[body], (len(pairs), self.n))
+        q = sp.csr_array(sp.coo_array(stuffed.q).T)
+        self.q, self.d = q[:, : self.n], q[:, [self.n]]
+        self.kept = np.ones(self.m, dtype=bool)
+        self._take_out(probes)
+        self.columns, self.rows = self._replaced()
+        free = np.ones(self.n, dtype=bool)
+        free[probes] = free[self.columns] = False
+        self.free = np.flatnonzero(free)
 
-    def _take_out_probes(self) -> None:
-        """Each has one row, ``w_j = -(sum of the others) / factor``."""
-        own = np.isin(self.A.col, self.probes)
-        row_of = dict(zip(self.A.col[own], self.A.row[own], strict=True))
-        factor = dict(zip(self.A.col[own], self.A.v[own], strict=True))
-        rows = np.array([row_of[j] for j in self.probes])
-        place = np.full(self.m, -1)
-        place[rows] = np.arange(len(rows))
-        part = self.A[(place[self.A.row] >= 0) & ~own]
-        scale = -1 / np.array([factor[j] for j in self.probes])
-        self.asked = _Entries(place[part.row], part.col, part.p, part.v * scale[place[part.row]])
-        self.A = self.A[place[self.A.row] < 0]
-        self.gone = place >= 0
+    def _take_out(self, probes: np.ndarray) -> None:
+        """Each probe w_j has one row of its own, ``factor w_j + (others) x + h = 0``, with constant
+        factors: what is asked for is ``asked x + given``."""
+        own = sp.coo_array(self.A[:, probes])
+        rows, factors = np.zeros(len(probes), dtype=np.int64), np.ones(len(probes))
+        rows[own.col], factors[own.col] = own.row, own.data
+        rest = np.ones(self.n)
+        rest[probes] = 0
+        scale = sp.diags_array(-1 / factors)
+        self.asked = scale @ self.A[rows] @ sp.diags_array(rest)
+        self.given = scale @ self.h[rows]
+        self.kept[rows] = False
+        self.A = sp.csr_array(sp.diags_array(self.kept.astype(float)) @ self.A)
+        self.A.eliminate_zeros()
 
-    def _eliminate(self) -> None:
-        """Which x_j is replaced by which s_i = a x_j + h_i."""
-        body = self.A[(self.A.col < self.n) & (self.A.row >= self.zero)]
-        moving = body.p != self.last
-        entries = sp.coo_array((np.ones(len(body.row)), (body.row, body.col)), (self.m, self.n))
-        pattern = sp.csr_array(entries)
-        alone = np.diff(pattern.indptr) == 1
-        alone[body.row[moving]] = False
-        moving_columns = set(body.col[moving]) | set(self._moving(self.A, self.A.col))
-        moving_shift = set(self._moving(self.A[self.A.col == self.n], self.A.row, self.n))
-        factor = {i: v for i, p, v in zip(body.row, body.p, body.v, strict=True) if alone[i]}
-        self.row_of: dict[int, int] = {}
-        self.factor: dict[int, float] = {}
-        # Semidefinite and second-order rows first: their blocks are then whole variables.
-        for i in np.flatnonzero(alone)[::-1]:
-            j = int(pattern.indices[pattern.indptr[i]])
-            product = i in moving_shift and j in moving_columns  # not affine in the parameters
-            if j not in self.row_of and not product:
-                self.row_of[j], self.factor[j] = int(i), factor[i]
-
-    def _moving(self, entries: _Entries, of: np.ndarray, column: int | None = None) -> np.ndarray:
-        """Rows or columns with an entry that depends on a parameter."""
-        if column is None:
-            return np.unique(entries.col[(entries.p != self.last) & (entries.col < self.n)])
-        return np.unique(entries.row[entries.p != self.last])
+    def _replaced(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which x_j are replaced, and by the slacks of which rows, ``s_i = a x_j + h_i``."""
+        alone = np.diff(self.A.indptr) == 1
+        alone[: int(self.dims.zero)] = False
+        alone[self.V_row] = False
+        h = sp.coo_array(self.h)
+        moving_rows = set(h.row[h.col < self.size - 1].tolist())
+        moving_columns = set(self.V.indices.tolist())
+        taken: dict[int, int] = {}
+        # From behind: semidefinite and second-order blocks then become whole variables.
+        for i in np.flatnonzero(alone)[::-1].tolist():
+            j = int(self.A.indices[self.A.indptr[i]])
+            # A product of two parameters would not be affine in them.
+            if j not in taken and not (i in moving_rows and j in moving_columns):
+                taken[j] = i
+        return np.array(list(taken), np.int64), np.array(list(taken.values()), np.int64)
 
     def canonical(
         self,
@@ -268,156 +257,80 @@ class _Reduction:
         lowering: tuple[sp.csr_array, ...],
         sense: float,
     ) -> Canonical:
-        free = [j for j in range(self.n) if j not in self.row_of and j not in set(self.probes)]
-        cone, slack, size = self._cone(len(free))
-        used = np.zeros(self.m, dtype=bool)
-        used[list(self.row_of.values())] = True
-        kept = np.flatnonzero(~used & ~self.gone)
-        row = np.full(self.m, -1)
-        row[kept] = np.arange(len(kept))
-        place = np.full(self.n + 1, -1)
-        place[free] = np.arange(len(free))
-        self.free_place = place
+        cone, T = self._cone()
+        factors = self.A[self.rows].sum(axis=1)  # of their single entries
+        R = _csr(1 / factors, self.columns, self.rows, (self.n, self.m))
+        free = len(self.free)
+        P = _csr(np.ones(free), self.free, np.arange(free), (self.n, free))
+        Z = sp.hstack([P, R @ T], format="csr")
+        kept = self.kept.copy()
+        kept[self.rows] = False
+        number, N = np.cumsum(kept) - 1, Z.shape[1]
 
-        # h of the rows that replace a variable, over their factor: x_j = (s_i - h_i) / a.
-        h = self.A[self.A.col == self.n]
-        rows_of_h = {i: h[h.row == i] for i in self.row_of.values()} if len(h.row) else {}
-        shift = {
-            j: (found.p, -found.v / self.factor[j])
-            for j, i in self.row_of.items()
-            if (found := rows_of_h.get(i)) is not None and len(found.row)
-        }
+        # s = A x + h reads A Z X - T X = A R h - h; rows of replaced variables say nothing.
+        own = sp.hstack([sp.csr_array((self.m, free)), -T], format="csr")
+        fixed, moving = sp.coo_array(self.A @ Z + own), sp.coo_array(self.V @ Z)
+        row = np.concatenate([fixed.row, self.V_row[moving.row]])
+        col = np.concatenate([fixed.col, moving.col])
+        p = np.concatenate([np.full(len(fixed.row), self.size - 1), self.V_p[moving.row]])
+        value = np.concatenate([fixed.data, moving.data])
+        stays = kept[row] & (value != 0)
+        known, at = np.unique(number[row[stays]] * N + col[stays], return_inverse=True)
+        A = _csr(value[stays], at, p[stays], (len(known), self.size))
 
-        body = self.A[(self.A.col < self.n) & (row[self.A.row] >= 0)]
-        matrix = self._in_X(_Entries(row[body.row], *body.parts()[1:]), place, slack)
-        conic = kept[kept >= self.zero]
-        own = _Entries(row[conic], conic, np.full(len(conic), self.last), -np.ones(len(conic)))
-        matrix = matrix + self._expand(own, slack)
-        right = h[row[h.row] >= 0]
-        b = _Entries(row[right.row], 0 * right.row, right.p, -right.v)
-        b = b + self._shifted(_Entries(row[body.row], *body.parts()[1:]), shift, -1)
-
-        linear = self.q[self.q.col < self.n]
-        c = self._in_X(linear, place, slack)
-        asked = self.asked[self.asked.col < self.n]
-        values = self._in_X(asked, place, slack)
-        moved = self.asked[self.asked.col == self.n]
-        moved = _Entries(moved.row, 0 * moved.row, moved.p, moved.v)
-        moved = moved + self._shifted(asked, shift, 1)
-
-        where, A = self._matrix_map(matrix, size)
-        others = sorted(self.row_of)
-        number = {j: k for k, j in enumerate(others)}
-        costs = linear[np.isin(linear.col, others)]
-        costs = _Entries([number[j] for j in costs.col], 0 * costs.col, costs.p, costs.v)
-        shifts = _Entries([], [], [], [])
-        for j, (p, v) in shift.items():
-            shifts = shifts + _Entries(np.full(len(p), number[j]), 0 * p, p, v)
-        constant = self.q[self.q.col == self.n]
+        shift = R @ self.h
+        # Where a row has a parameter and R is not zero, h is constant.
+        varying = (self.V @ shift[:, [self.size - 1]]).toarray().ravel()
+        b = self.A @ shift - self.h + _csr(varying, self.V_row, self.V_p, (self.m, self.size))
         return Canonical(
             parameters=parameters,
             variables=variables,
             cone=cone,
-            where=where,
-            shape=(len(kept), size),
-            A=A,
-            b=self._vector(b, len(kept)),
-            c=self._vector(_Entries(c.col, c.row, c.p, c.v), size),
-            values=sp.csr_array((values.v, (values.row, values.col)), (len(self.probes), size)),
-            shift=self._vector(moved, len(self.probes)),
-            offset=self._vector(
-                _Entries(constant.row, 0 * constant.row, constant.p, constant.v), 1
-            ),
-            dropped=(self._vector(costs, len(others)), self._vector(shifts, len(others))),
+            where=(known // N, known % N),
+            shape=(int(kept.sum()), N),
+            A=AffineMap(A),
+            b=AffineMap(b[np.flatnonzero(kept)]),
+            c=AffineMap((self.q @ Z).T),
+            values=sp.csr_array(self.asked @ Z),
+            shift=AffineMap(self.given - self.asked @ shift),
+            offset=AffineMap(self.d.T),
+            dropped=(AffineMap(self.q.T.tocsr()[self.columns]), AffineMap(-shift[self.columns])),
             sense=sense,
             lowering=lowering,
         )
 
-    def _cone(self, free: int) -> tuple[Cone, np.ndarray, int]:
-        """K with the free variables in front, and where each slack begins in X; -1 has none."""
+    def _cone(self) -> tuple[Cone, sp.csr_array]:
+        """R^f x K, and the slacks as ``s = T X`` of the coordinates behind the free ones.
+
+        Of a semidefinite block SCS has the lower triangle, with sqrt(2) off the diagonal; here it
+        is the whole matrix.
+        """
         cones: list[Cone] = []
-        if free:
-            infinite = torch.full((free,), torch.inf)
+        if len(self.free):
+            infinite = torch.full((len(self.free),), torch.inf)
             cones.append(Box(-infinite, infinite))
-        slack, at, i = np.full(self.m, -1), free, self.zero
-        if self.nonneg:
-            cones.append(Nonneg(self.nonneg))
-            slack[i : i + self.nonneg] = at + np.arange(self.nonneg)
-            at, i = at + self.nonneg, i + self.nonneg
-        for size, count in _runs(self.soc):
+        linear, soc = int(self.dims.nonneg), [int(k) for k in self.dims.soc]
+        if linear:
+            cones.append(Nonneg(linear))
+        for size, count in _runs(soc):
             cones.append(Nonneg(count) if size == 1 else SecondOrder(size, count))
-            slack[i : i + size * count] = at + np.arange(size * count)
-            at, i = at + size * count, i + size * count
-        self.blocks: dict[int, tuple[int, int]] = {}  # of a semidefinite row: order, and number
-        for order, count in _runs(self.psd):
+        plain = linear + sum(soc)
+        parts = [sp.csr_array((int(self.dims.zero), 0)), sp.eye_array(plain)]
+        for order, count in _runs([int(k) for k in self.dims.psd]):
             cones.append(PSD(order, count))
-            triangle = order * (order + 1) // 2
-            for _ in range(count):
-                slack[i : i + triangle] = at
-                self.blocks |= {i + k: (order, k) for k in range(triangle)}
-                at, i = at + order**2, i + triangle
+            parts += [_triangle(order)] * count
         if not cones:
             raise ValueError("problem has no variables, expected at least one.")
-        return Product(cones) if len(cones) > 1 else cones[0], slack, at
+        cone = Product(cones) if len(cones) > 1 else cones[0]
+        return cone, sp.csr_array(sp.block_diag(parts, format="csr"))
 
-    def _in_X(self, entries: _Entries, place: np.ndarray, slack: np.ndarray) -> _Entries:
-        """Columns of x as columns of X."""
-        stays = place[entries.col] >= 0
-        kept = entries[stays]
-        found = _Entries(kept.row, place[kept.col], kept.p, kept.v)
-        left = entries[~stays]
-        factor = np.array([self.factor[int(j)] for j in left.col])
-        rows = np.array([self.row_of[int(j)] for j in left.col], dtype=np.int64)
-        return found + self._expand(_Entries(left.row, rows, left.p, left.v / factor), slack)
 
-    def _expand(self, entries: _Entries, slack: np.ndarray) -> _Entries:
-        """Columns of s as columns of X; those of a scaled triangle as both halves of a matrix."""
-        inside = np.array([int(i) in self.blocks for i in entries.col], dtype=bool)
-        plain = entries[~inside]
-        found = _Entries(plain.row, slack[plain.col], plain.p, plain.v)
-        part = entries[inside]
-        if not len(part.row):
-            return found
-        one, other, scale = [], [], []
-        for i in part.col:
-            order, k = self.blocks[int(i)]
-            column, line = _triangle(order)[k]
-            one.append(slack[i] + line * order + column)
-            other.append(slack[i] + column * order + line)
-            scale.append(0.5 if line == column else math.sqrt(0.5))
-        value = part.v * np.array(scale)
-        first = _Entries(part.row, one, part.p, value)
-        return found + first + _Entries(part.row, other, part.p, value)
-
-    def _shifted(self, entries: _Entries, shift: dict[int, Any], sign: int) -> _Entries:
-        """What the replaced variables leave on the right: their factors times ``-h_i / a``."""
-        found = _Entries([], [], [], [])
-        for j, (p, v) in shift.items():
-            part = entries[entries.col == j]
-            if not len(part.row):
-                continue
-            # One of the two is constant, see `_eliminate`.
-            row, index = np.repeat(part.row, len(p)), np.tile(np.arange(len(p)), len(part.row))
-            first, second = np.repeat(part.p, len(p)), p[index]
-            both = np.where(first == self.last, second, first)
-            value = sign * np.repeat(part.v, len(p)) * v[index]
-            found = found + _Entries(row, 0 * row, both, value)
-        return found
-
-    def _matrix_map(
-        self, entries: _Entries, size: int
-    ) -> tuple[tuple[np.ndarray, np.ndarray], AffineMap]:
-        flat = entries.row * size + entries.col
-        known, number = np.unique(flat, return_inverse=True)
-        shape = (len(known), self.last + 1)
-        matrix = sp.coo_array((entries.v, (number, entries.p)), shape)
-        matrix.sum_duplicates()
-        return (known // size, known % size), AffineMap(matrix)
-
-    def _vector(self, entries: _Entries, size: int) -> AffineMap:
-        matrix = sp.coo_array((entries.v, (entries.row, entries.p)), (size, self.last + 1))
-        matrix.sum_duplicates()
-        return AffineMap(matrix)
+def _csr(
+    value: np.ndarray, row: np.ndarray, col: np.ndarray, shape: tuple[int, int]
+) -> sp.csr_array:
+    found = sp.csr_array((value, (row, col)), shape=shape)
+    found.sum_duplicates()
+    return found
 
 
 def _runs(sizes: list[int]) -> list[tuple[int, int]]:
@@ -431,6 +344,10 @@ def _runs(sizes: list[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _triangle(order: int) -> list[tuple[int, int]]:
-    """Column and line of the entries of a lower triangle, column by column, as SCS has them."""
-    return [(column, line) for column in range(order) for line in range(column, order)]
+def _triangle(order: int) -> sp.csr_array:
+    """The scaled lower triangle, column by column, of a whole matrix, row by row."""
+    column, line = np.triu_indices(order)
+    scale = np.where(column == line, 0.5, math.sqrt(0.5))
+    place = np.arange(len(column))
+    both = np.concatenate([line * order + column, column * order + line])
+    return _csr(np.tile(scale, 2), np.tile(place, 2), both, (len(column), order**2))

@@ -131,7 +131,8 @@ class CvxpyLayer(nn.Module):
             sparse = canonical.A.constant and pays(matrix)
         if sparse and not canonical.A.constant:
             raise ValueError("sparse is True, but the matrix depends on parameters: leave it out.")
-        nominal = sp.coo_array(scaling.rows[:, None] * matrix * scaling.columns)
+        E, D = (sp.diags_array(part) for part in scaling)
+        nominal = E @ matrix @ D
         config = controller or ControllerConfig.from_dict(light.CHANGES)
         A = (
             as_sparse(nominal).to(dtype)
