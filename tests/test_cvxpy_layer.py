@@ -86,6 +86,44 @@ def test_gradients_agree_with_finite_differences(name):
         torch.testing.assert_close((gradient * direction).sum(), quotient, rtol=1e-4, atol=1e-6)
 
 
+#: One of each kind, with a unique solution that has a derivative.
+SMOOTH = (
+    *("diet", "knapsack", "least_absolute", "projection_box", "lasso", "markowitz", "turnover"),
+    *("svm", "control", "facility", "smallest_eigenvalue", "max_cut", "trace_norm"),
+)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_of_many_steps_are_those_of_exact_solutions(name):
+    """Clarabel's solutions on both sides of each parameter, to eleven digits."""
+    example, h = EXAMPLES[name](), 1e-4
+    layer, given = layer_of(example, 3000), [value[0] for value in values(example, 1, seed=3)]
+    torch.manual_seed(0)
+    weights = [torch.randn(tuple(v.shape), dtype=torch.float64) for v in example.variables]
+    leaves = [value.clone().requires_grad_() for value in given]
+    loss = sum((x * w).sum() for x, w in zip(layer(*leaves), weights, strict=True))
+    found = torch.cat([g.flatten() for g in torch.autograd.grad(loss, leaves)])
+
+    def exact_loss(at):
+        for parameter, value in zip(example.parameters, at, strict=True):
+            parameter.value = value.numpy()
+        digits = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
+        example.problem.solve(solver=cp.CLARABEL, **digits)
+        pairs = zip(example.variables, weights, strict=True)
+        return sum(float((np.asarray(v.value) * w.numpy()).sum()) for v, w in pairs)
+
+    expected = []
+    for k, value in enumerate(given):
+        for unit in torch.eye(value.numel(), dtype=torch.float64):
+            move = h * unit.reshape(value.shape)
+            if value.ndim == 2 and example.parameters[k].is_symmetric():
+                move = (move + move.mT) / 2
+            ends = [[*given[:k], value + s * move, *given[k + 1 :]] for s in (1, -1)]
+            expected.append((exact_loss(ends[0]) - exact_loss(ends[1])) / (2 * h))
+    cosine = torch.cosine_similarity(found, torch.tensor(expected, dtype=torch.float64), dim=0)
+    assert cosine > 0.999
+
+
 # Shapes
 
 
@@ -389,6 +427,19 @@ def test_checkpoint_of_another_problem_is_refused(tmp_path):
     other, y, d = simplex(5)
     with pytest.raises(ValueError, match=r"layer\.pt"):
         from_cvxpy(other, [d], [y]).load(tmp_path / "layer.pt")
+
+
+def test_more_steps_than_were_trained_for_are_told(tmp_path):
+    example = EXAMPLES["markowitz"]()
+    layer, given = layer_of(example, 5, dtype=torch.float32), values(example, 30, 0, torch.float32)
+    layer.solve(*given, depth=40)  # untrained, it is its core, and nothing is told
+    layer.fit(*given, epochs=2)
+    with pytest.warns(UserWarning, match="trained for 5 steps and runs for 40"):
+        layer.solve(*given, depth=40)
+    layer.save(tmp_path / "layer.pt")
+    again = layer_of(example, 5, dtype=torch.float32).load(tmp_path / "layer.pt")
+    with pytest.warns(UserWarning, match="trained for 5 steps"):
+        again.solve(*given, depth=6)
 
 
 def test_samples_without_a_batch_are_refused():

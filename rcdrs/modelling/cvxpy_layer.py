@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +124,7 @@ class CvxpyLayer(nn.Module):
         sparse: bool | None = None,
     ) -> None:
         super().__init__()
-        self.canonical = canonical
+        self.canonical, self.trained = canonical, False
         typical = self._typical()
         matrix = sp.coo_array((canonical.A.at(typical), canonical.where), canonical.shape)
         scaling = equilibrate(matrix, canonical.cone)
@@ -195,7 +196,9 @@ class CvxpyLayer(nn.Module):
         theta, single = self._theta(samples)
         if single:
             raise ValueError("the samples have no batch axis, expected (batch, ...) values.")
-        return fit(_Trainee(self), _Samples(theta.detach()), **options)
+        report = fit(_Trainee(self), _Samples(theta.detach()), **options)
+        self.trained = True
+        return report
 
     def save(self, path: str | Path) -> None:
         """Write core and weights; the problem itself is the user's."""
@@ -206,6 +209,7 @@ class CvxpyLayer(nn.Module):
         config, _ = read_checkpoint(path)
         check_contents(path, config.get("trained", {}), self._described())
         self.layer = RCDRSLayer.load(path, self.layer.A, self.layer.cone, self.depth)
+        self.trained = True
         return self
 
     def _described(self) -> dict[str, Any]:
@@ -289,6 +293,13 @@ class CvxpyLayer(nn.Module):
     def _solve(
         self, theta: Tensor, single: bool, depth: int | None, start: State | None
     ) -> Solution:
+        if self.trained and depth is not None and depth > self.depth:
+            warnings.warn(
+                f"the layer was trained for {self.depth} steps and runs for {depth}: beyond, its "
+                "schedule stays at its last step, and residuals go on falling, but more slowly "
+                "than those of a layer trained for that depth.",
+                stacklevel=3,
+            )
         program, scaled, length = self._programs(theta)
         unit = length * self.columns
         if start is not None:
