@@ -33,7 +33,8 @@ from rcdrs.cones.base import kind_of
 
 
 class AffineMap:
-    """Numbers that are affine in the parameters: ``M theta``, where theta ends with a one."""
+    """Numbers that are affine in the parameters: ``M theta``, with theta the entries of all
+    parameters, each column by column, and a one at its end."""
 
     def __init__(self, matrix: sp.spmatrix) -> None:
         self.matrix = sp.coo_array(matrix)
@@ -90,8 +91,6 @@ class Canonical:
     dropped: tuple[AffineMap, AffineMap]
     #: -1 where the objective is maximised.
     sense: float
-    #: Where each parameter's entries are found in theta: weights of the entries.
-    lowering: tuple[sp.csr_array, ...]
 
 
 def canonicalise(problem: Any, parameters: Sequence[Any], variables: Sequence[Any]) -> Canonical:
@@ -105,11 +104,12 @@ def canonicalise(problem: Any, parameters: Sequence[Any], variables: Sequence[An
     data, chain, _ = whole.get_problem_data(cp.SCS, enforce_dpp=True, solver_opts=options)
     stuffed = data[cp.settings.PARAM_PROB]
     _check_cones(stuffed.cone_dims)
-    lowering = [_lowering(parameter, chain, stuffed) for parameter in parameters]
+    lowered = [_lowered(parameter, chain, stuffed) for parameter in parameters]
+    last = sp.csr_array(([1.0], ([stuffed.total_param_size], [0])))
     places = [stuffed.var_id_to_col[probe.id] + np.arange(probe.size) for probe in probes]
-    reduction = _Reduction(stuffed, np.concatenate(places))
+    reduction = _Reduction(stuffed, np.concatenate(places), sp.hstack([*lowered, last]))
     sense = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
-    return reduction.canonical(tuple(parameters), tuple(variables), tuple(lowering), sense)
+    return reduction.canonical(tuple(parameters), tuple(variables), sense)
 
 
 def _check(problem: Any, parameters: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -154,10 +154,10 @@ def _check_cones(dims: Any) -> None:
             )
 
 
-def _lowering(parameter: Any, chain: Any, stuffed: Any) -> sp.csr_array:
-    """The places of a parameter's entries, column by column, in theta: (theta, entries).
+def _lowered(parameter: Any, chain: Any, stuffed: Any) -> sp.csr_array:
+    """What CVXPY makes of a parameter's entries, column by column: (its own theta, entries).
 
-    Of a symmetric parameter CVXPY keeps one triangle: its entries are the means of both.
+    Of a symmetric parameter it keeps one triangle: here, the means of both.
     """
     renamed: dict[int, list[int]] = {}
     for reduction in chain.reductions:
@@ -196,7 +196,8 @@ class _Reduction:
         x = Z X - R h,   Z = (P, R T).
     """
 
-    def __init__(self, stuffed: Any, probes: np.ndarray) -> None:
+    def __init__(self, stuffed: Any, probes: np.ndarray, lowered: sp.sparray) -> None:
+        self.lowered = sp.csr_array(lowered)
         self.dims, self.n, self.m = stuffed.cone_dims, stuffed.x.size, stuffed.constr_size
         self.size = stuffed.total_param_size + 1  # of theta, whose last entry is one
         whole = sp.coo_array(stuffed.A)
@@ -254,7 +255,6 @@ class _Reduction:
         self,
         parameters: tuple[Any, ...],
         variables: tuple[Any, ...],
-        lowering: tuple[sp.csr_array, ...],
         sense: float,
     ) -> Canonical:
         cone, T = self._cone()
@@ -288,16 +288,18 @@ class _Reduction:
             cone=cone,
             where=(known // N, known % N),
             shape=(int(kept.sum()), N),
-            A=AffineMap(A),
-            b=AffineMap(b[np.flatnonzero(kept)]),
-            c=AffineMap((self.q @ Z).T),
+            A=self._map(A),
+            b=self._map(b[np.flatnonzero(kept)]),
+            c=self._map((self.q @ Z).T),
             values=sp.csr_array(self.asked @ Z),
-            shift=AffineMap(self.given - self.asked @ shift),
-            offset=AffineMap(self.d.T),
-            dropped=(AffineMap(self.q.T.tocsr()[self.columns]), AffineMap(-shift[self.columns])),
+            shift=self._map(self.given - self.asked @ shift),
+            offset=self._map(self.d.T),
+            dropped=(self._map(self.q.T.tocsr()[self.columns]), self._map(-shift[self.columns])),
             sense=sense,
-            lowering=lowering,
         )
+
+    def _map(self, matrix: sp.sparray) -> AffineMap:
+        return AffineMap(matrix @ self.lowered)
 
     def _cone(self) -> tuple[Cone, sp.csr_array]:
         """R^f x K, and the slacks as ``s = T X`` of the coordinates behind the free ones.

@@ -153,15 +153,11 @@ class CvxpyLayer(nn.Module):
 
     def _typical(self) -> np.ndarray:
         """Parameter values to scale by: those that the problem has, or of size one."""
-        theta = np.zeros(self.canonical.A.matrix.shape[1])
-        theta[-1] = 1
-        for parameter, place in zip(
-            self.canonical.parameters, self.canonical.lowering, strict=True
-        ):
-            value = parameter.value
-            value = np.ones(parameter.shape) if value is None else np.asarray(value)
-            theta += place @ value.ravel(order="F")
-        return theta
+        found = [
+            np.ones(p.size) if p.value is None else np.asarray(p.value).ravel(order="F")
+            for p in self.canonical.parameters
+        ]
+        return np.concatenate([*found, [1.0]])
 
     @property
     def depth(self) -> int:
@@ -248,18 +244,13 @@ class CvxpyLayer(nn.Module):
             told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
             raise ValueError(f"the batch sizes differ: {told}, expected the same.")
         batch = next(iter(sizes.values()), 1)
-        theta = self.rows.new_zeros(batch, self.canonical.A.matrix.shape[1])
-        theta[:, -1] = 1
-        for parameter, value, place in zip(known, given, self.canonical.lowering, strict=True):
-            # Column by column, as CVXPY counts entries.
+        parts = []
+        for parameter, value in zip(known, given, strict=True):
             whole = value if value.ndim > len(parameter.shape) else value.unsqueeze(0)
-            entries = whole.permute(0, *range(whole.ndim - 1, 0, -1)).reshape(len(whole), -1)
-            coo = place.tocoo()
-            spread = entries[:, torch.from_numpy(coo.col.astype(np.int64)).to(entries.device)]
-            weights = torch.from_numpy(coo.data).to(entries)
-            where = torch.from_numpy(coo.row.astype(np.int64)).to(entries.device)
-            theta = theta.index_add(1, where, (spread * weights).expand(batch, -1))
-        return theta, not sizes
+            turned = whole.permute(0, *range(whole.ndim - 1, 0, -1))  # CVXPY counts by columns
+            parts.append(turned.reshape(len(whole), -1).expand(batch, -1))
+        parts.append(self.rows.new_ones(batch, 1))
+        return torch.cat(parts, 1), not sizes
 
     def _value(self, parameter: Any, value: Any) -> Tensor:
         name, shape = parameter.name(), parameter.shape
