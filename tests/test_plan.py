@@ -374,7 +374,12 @@ LESS = {
     "method": {
         "synthetic": {"methods": [m for m in CONFIG["synthetic"]["methods"] if m != "AA-DRS"]}
     },
-    "learned": {"synthetic": {"methods": CONFIG["synthetic"]["methods"][:-1]}},
+    "learned": {
+        "synthetic": {
+            "methods": CONFIG["synthetic"]["methods"][:-1],
+            "extended": CONFIG["synthetic"]["extended"][:-1],
+        }
+    },
     "recipe": {"synthetic": {"extended": ["RCDRS-NoEnv"]}},
     "scale": {"synthetic": {"scales": ["medium"]}},
     "depth": {"synthetic": {"depths": [10]}},

@@ -45,7 +45,7 @@ def bench_sparse(depth: int, batch: int, sizes: tuple[int, ...] = SIZES) -> list
         begun = time.perf_counter()
         loss = layer(b, c).x.square().sum()
         forward = time.perf_counter() - begun
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         both = time.perf_counter() - begun
         affine: Any = layer.affine
         assert isinstance(affine, SparseSet)

@@ -110,9 +110,10 @@ def fit(
         weight_decay=DECAY,
         clip=CLIP,
         cosine=True,
-        patience=patience,
     )
-    curve = train(layer, learned, judged, recipe, seed, None, resume=resume, label="fit")
+    curve = train(
+        layer, learned, judged, recipe, seed, None, resume=resume, label="fit", patience=patience
+    )
     after = medians(layer, judged)
     return FitReport(layer.core, edge, before, tuned, after, len(curve) - 1, curve)
 

@@ -47,8 +47,6 @@ class Recipe:
     final: float = 0.0
     #: Trained for all of these depths, one drawn for each minibatch; by default for its own.
     depths: Sequence[int] = ()
-    #: Epochs without a better validation merit after which training ends; by default it does not.
-    patience: float = math.inf
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("batch", 1)):
@@ -101,6 +99,7 @@ def train(
     resume: str | Path | None = None,
     label: str = "train",
     code: str = "",
+    patience: float = math.inf,
 ) -> list[dict[str, float]]:
     """Train `layer` in place and leave it at its epoch of lowest validation merit.
 
@@ -116,6 +115,7 @@ def train(
             code or settings, is not used, and standard error says so.  Delete it once the trained
             layer is saved.
         code: a digest of the code, which a resumed run has to share.
+        patience: epochs without a better validation merit after which training ends.
 
     Returns the rows of the curve; row 0 is the untrained layer.
     """
@@ -208,7 +208,7 @@ def train(
         if resume is not None and time.monotonic() - saved_at > SAVE_INTERVAL:
             _save_progress(resume, run, layer, optimizer, progress)
             saved_at = time.monotonic()
-        if progress.idle > recipe.patience:
+        if progress.idle > patience:
             break
     bar.close()
 
