@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 import subprocess
@@ -13,8 +14,10 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+from snakemake.settings.types import SchedulingSettings
 
 from rcdrs.artifact import times as jobtimes
+from rcdrs.artifact.hooks import COMPARED, choose_when_needed
 from rcdrs.artifact.schedule import ALL, START, Schedule, Task, longest_chain, makespan, planned
 from rcdrs.artifact.times import JobTime, duration, name_of, write
 from rcdrs.cli import profile as commands
@@ -47,6 +50,22 @@ def test_task_that_wants_more_cores_than_there_are_runs_alone():
 
 def test_nothing_takes_no_time():
     assert makespan([], cores=2) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("local", "given", "expected"),
+    [(True, None, (None, COMPARED)), (True, 7, (None, 7)), (False, None, ("100/1s", None))],
+)
+def test_snakemake_chooses_jobs_when_one_ends(local, given, expected):
+    """On this machine, and as many as the user says; a cluster keeps its limits."""
+    settings = SimpleNamespace(max_jobs_per_timespan="100/1s", subsample=given)
+    choose_when_needed(SimpleNamespace(local_exec=local, scheduling_settings=settings))
+    assert (settings.max_jobs_per_timespan, settings.subsample) == expected
+
+
+def test_snakemake_still_has_these_settings():
+    found = {field.name for field in dataclasses.fields(SchedulingSettings)}
+    assert {"max_jobs_per_timespan", "subsample"} <= found
 
 
 def test_timing_waits_until_it_is_alone():
