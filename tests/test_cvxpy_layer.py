@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -214,6 +216,29 @@ def test_products_of_parameters_are_kept_apart():
     for i in range(2):
         factor.value, low.value = given[0][i].numpy(), given[1][i].numpy()
         assert float(found[i]) == pytest.approx(problem.solve(solver=cp.CLARABEL), abs=1e-6)
+
+
+def test_problem_without_parameters_or_equations():
+    x = cp.Variable(3)
+    layer = from_cvxpy(cp.Problem(cp.Minimize(cp.sum(x)), [x >= 1]), [], [x], depth=200)
+    torch.testing.assert_close(layer()[0], torch.ones(3))
+    assert layer.solve().status == "solved"
+
+
+def test_repeated_equations_do_no_harm():
+    x, c = cp.Variable(3), cp.Parameter(3)
+    rows = [x >= 0, cp.sum(x) == 1, 2 * cp.sum(x) == 2]
+    layer = from_cvxpy(cp.Problem(cp.Minimize(c @ x), rows), [c], [x], depth=300)
+    given = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]], requires_grad=True)
+    (found,) = layer(given)
+    torch.testing.assert_close(found, torch.eye(3)[:2], rtol=0, atol=1e-4)
+    found.sum().backward()
+
+
+def test_layers_are_copied_whole():
+    example = EXAMPLES["turnover"]()
+    layer, given = layer_of(example, 5), values(example, 2)
+    assert torch.equal(copy.deepcopy(layer)(*given)[0], layer(*given)[0])
 
 
 # Scaling

@@ -215,6 +215,8 @@ class _Reduction:
         self.kept = np.ones(self.m, dtype=bool)
         self._take_out(probes)
         self.columns, self.rows = self._replaced()
+        if len(self.rows) == self.kept.sum():  # a layer has at least one equation
+            self.columns, self.rows = self.columns[1:], self.rows[1:]
         free = np.ones(self.n, dtype=bool)
         free[probes] = free[self.columns] = False
         self.free = np.flatnonzero(free)
