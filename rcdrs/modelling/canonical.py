@@ -30,6 +30,7 @@ from torch import Tensor
 
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, SecondOrder
 from rcdrs.cones.base import kind_of
+from rcdrs.solver.sparse import as_sparse
 
 
 class AffineMap:
@@ -48,12 +49,7 @@ class AffineMap:
             return self._fixed(theta)
         known = ("map", theta.dtype, theta.device)
         if known not in self._made:
-            where = torch.from_numpy(np.stack([self.matrix.row, self.matrix.col]).astype(np.int64))
-            values = torch.from_numpy(self.matrix.data.astype(np.float64)).to(theta.dtype)
-            sparse = torch.sparse_coo_tensor(
-                where, values, self.matrix.shape, check_invariants=True
-            )
-            self._made[known] = sparse.coalesce().to(theta.device)
+            self._made[known] = as_sparse(self.matrix).to(theta)
         return torch.sparse.mm(self._made[known], theta.mT).mT
 
     def _fixed(self, theta: Tensor) -> Tensor:
