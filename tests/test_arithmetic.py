@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import INF, PAPER, paper, random_tensor
+from conftest import INF, paper, random_tensor
 
 from rcdrs import kernels
 from rcdrs.artifact import server
-from rcdrs.artifact.config import load
 from rcdrs.artifact.plan import ConfigError, Plan
 from rcdrs.artifact.release import origin
 from rcdrs.artifact.runtime import configure
@@ -127,34 +126,27 @@ def test_typed_command_computes_as_its_configuration_says(monkeypatch, tmp_path)
     # Set and taken back, so that it is gone after the test whatever a command sets.
     monkeypatch.setenv(server.ARITHMETIC, "")
     other = tmp_path / "other.yaml"
-    other.write_text("run: other\narithmetic: 2\n")
+    other.write_text("run: other\narithmetic: 1\n")
     command = ("instances", "socp-small", "--out", "set.npz")
-    for configured, expected in (((), "1"), (("--configfile", str(other)), "2")):
+    for configured, expected in (((), "2"), (("--configfile", str(other)), "1")):
         monkeypatch.delenv(server.ARITHMETIC)
         assert chosen(monkeypatch, *command, *configured) == expected
-    monkeypatch.setenv(server.ARITHMETIC, "2")
-    assert chosen(monkeypatch, *command) == "2"
+    monkeypatch.setenv(server.ARITHMETIC, "1")
+    assert chosen(monkeypatch, *command) == "1"
     monkeypatch.delenv(server.ARITHMETIC)
     assert chosen(monkeypatch, "schema") is None
 
 
 def test_edition_is_part_of_the_code_and_of_the_run():
-    """Of the first nothing is said: what is released was computed with it."""
-    first = Plan(paper(), ROOT)
-    second = Plan(paper().but(arithmetic=2), ROOT)
+    first = Plan(paper().but(arithmetic=1), ROOT)
+    second = Plan(paper(), ROOT)
     for kind in ("instances", "cores", "rows", "times"):
         key = first.key(kind, "mixed-hard", 0, K=20, method="Grid-DRS")
         assert first.code(key) != second.code(key)
     assert first.tables_config() == second.tables_config()
-    first.check_name()
+    second.check_name()
     with pytest.raises(ConfigError, match="arithmetic differ"):
-        second.check_name()
-
-
-def test_without_the_key_a_configuration_has_the_arithmetic_of_the_library(tmp_path):
-    text = (ROOT / PAPER).read_text().replace("\narithmetic: 1\n", "\n")
-    (tmp_path / "paper.yaml").write_text(text)
-    assert load(tmp_path / "paper.yaml").arithmetic == 2
+        first.check_name()
 
 
 def test_server_of_another_edition_is_not_asked(monkeypatch):

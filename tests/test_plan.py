@@ -283,7 +283,8 @@ HOME = {name: part for name, part in CONFIG.items() if name != "universes"}
 LEAVES = dict(leaves(HOME | COMMON))
 OTHER = {"gru": "lstm", "lstm": "mlp", "mlp": "gru", "schedule": "gru", "tuned": "base"}
 OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "paper": "all"}
-OTHER |= {"first": "second", "one": "first", "hard": "small", "small": "medium", "base": "tuned"}
+OTHER |= {"first": "second", "second": "first", "one": "first", "base": "tuned"}
+OTHER |= {"hard": "small", "small": "medium"}
 #: Of what a universe asks for alone.
 OTHER |= {"Grid-DRS": "F-DRS", "inequality": "printed", "Layerwise-DRS": "L-PDHG"}
 
@@ -332,6 +333,7 @@ def test_every_leaf_that_is_changed_is_one_of_the_configuration():
     extra = filled - {".".join(place) for place in LEAVES} - {"results"}
     taken = (
         r"\w+\.(grid|controller|training)\..*|ablation\.variants\..*|\w+\.predictor\.(cosine|final)"
+        r"|arithmetic"
     )
     assert all(re.fullmatch(taken, place) for place in extra)
 

@@ -188,8 +188,8 @@ def test_finished_run_has_nothing_to_do(finished):
 def test_jobs_compute_with_the_arithmetic_of_the_configuration(finished):
     notes = list(finished.glob("results/tiny/**/*.origin.json"))
     assert notes
-    assert all(json.loads(note.read_text())["arithmetic"] == 1 for note in notes)
-    planned = snakemake(finished, "--dry-run", "--config", "arithmetic=2").stdout
+    assert all(json.loads(note.read_text())["arithmetic"] == 2 for note in notes)
+    planned = snakemake(finished, "--dry-run", "--config", "arithmetic=1").stdout
     assert f"{JOBS} jobs" in planned, planned
 
 
