@@ -40,18 +40,16 @@ if workflow.is_main_process:
     Start(workflow, plan)
 
 # The commands are those of this checkout, in the Python that runs it, and end when it does.  Their
-# libraries use as many threads as the configuration says, also where a job has every core, and
-# kernels its arithmetic.
+# libraries use as many threads as the configuration says, also where a job has every core.
 BIN, PARENT = Path(sys.executable).parent, f"{platform.node()}:{os.getpid()}"
 THREADS = [f"{name}={config['threads']}" for name in server.THREADS]
-ARITHMETIC = f"{server.ARITHMETIC}={config['arithmetic']}"
 shell.prefix(
     'export PATH={BIN:q}:"$PATH" PYTHONPATH={workflow.basedir:q}:"$PYTHONPATH"'
-    " RCDRS_PARENT={PARENT:q} {THREADS:q} {ARITHMETIC}; "
+    " RCDRS_PARENT={PARENT:q} {THREADS:q}; "
 )
 # A submission to a cluster runs no hooks.  Those that SLURM starts inside it share the first's.
 if workflow.remote_exec and server.VARIABLE not in os.environ:
-    server.start(config["threads"], config["arithmetic"])
+    server.start(config["threads"])
 
 
 wildcard_constraints:
@@ -75,7 +73,7 @@ onstart:
     end_when_told(workflow)
     tell(console.schedule.told(workflow))
     if workflow.local_exec:
-        server.start(config["threads"], config["arithmetic"])
+        server.start(config["threads"])
 
 
 onsuccess:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rcdrs.artifact.pretrained import pretrained
     from rcdrs.controller import ControllerConfig
-    from rcdrs.layer import DRSLayer, RCDRSLayer, Solution
+    from rcdrs.layer import DRSLayer, RCDRSLayer
     from rcdrs.modelling.cvxpy_layer import from_cvxpy
+    from rcdrs.solution import Solution
     from rcdrs.solver.problem import ConicProgram
     from rcdrs.solver.step import State
     from rcdrs.training.fit import fit
@@ -31,7 +32,7 @@ _HOMES = {
     "ControllerConfig": "rcdrs.controller",
     "DRSLayer": "rcdrs.layer",
     "RCDRSLayer": "rcdrs.layer",
-    "Solution": "rcdrs.layer",
+    "Solution": "rcdrs.solution",
     "State": "rcdrs.solver.step",
     "fit": "rcdrs.training.fit",
     "from_cvxpy": "rcdrs.modelling.cvxpy_layer",

@@ -8,7 +8,6 @@ replaces, which remains for every other device.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
@@ -21,15 +20,10 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
-#: How kernels may round, by edition; a process has one, which its environment says on import.
-#: No `nnan`, no `ninf`: an instance that is NaN or infinite has to stay so.  With `arcp`, as in the
-#: released results, 1/sqrt(1) may be estimated below 1: a PSD block that needs no rotation then
+#: How kernels may round.  No `nnan`, no `ninf`: an instance that is NaN or infinite has to stay so.
+#: No `arcp`: 1/sqrt(1) may then be estimated below 1, so that a PSD block that needs no rotation
 #: shrinks whenever a neighbour's is rotated.
-EDITIONS = {"1": {"contract", "nsz", "arcp"}, "2": {"contract", "nsz"}}
-VARIABLE = "RCDRS_ARITHMETIC"
-if (_edition := os.environ.get(VARIABLE, "2")) not in EDITIONS:
-    raise ValueError(f"{VARIABLE} is {_edition!r}, expected one of {', '.join(EDITIONS)}.")
-ARITHMETIC = int(_edition)
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 #: Numba notices a change in the file of a kernel, and none in those that the kernel calls or takes
 #: constants from: what it keeps on the disk is found by a digest of them all.
 _FILES = sorted(
@@ -40,13 +34,12 @@ _FILES = sorted(
     and path.stem not in ("status", "sparse", "sparse_step")
 )
 _SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *_FILES]))
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": EDITIONS[_edition]}
 
 
 def compiled(function: Any, inline: str = "never") -> Any:
     """Compile at the first call for each combination of types; kept on disk for later processes."""
     # What is kept is found by this name, by types and by source: the options are in none of them.
-    function.__qualname__ += f"_{ARITHMETIC}_{_SOURCES.hexdigest()[:8]}"
+    function.__qualname__ += f"_{_SOURCES.hexdigest()[:8]}"
     njit: Any = partial(numba.njit, nogil=True, inline=inline, **OPTIONS)
     try:
         return njit(function, cache=True)
@@ -57,10 +50,10 @@ def compiled(function: Any, inline: str = "never") -> Any:
 def inlined(function: Any) -> Any:
     """A part of kernels, compiled into each of them.
 
-    In the first edition it is a function of its own, which the compiler merges with its caller, and
-    rounds with it, only where it was not loaded from the disk.
+    As a function of its own the compiler would merge it with its caller, and round with it, only
+    where it was not loaded from the disk.
     """
-    return compiled(function, "never" if ARITHMETIC == 1 else "always")
+    return compiled(function, "always")
 
 
 NO_SECOND = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -16,8 +15,6 @@ import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor
-
-os.environ.pop("RCDRS_ARITHMETIC", None)  # the library's own, also where a workflow runs tests
 
 from rcdrs.artifact.config import PAPER, Config, load
 from rcdrs.artifact.plan import Plan

@@ -16,6 +16,7 @@ LAYERS = (
     ("solver",),
     ("controller",),
     ("rollout",),
+    ("solution",),
     ("layer",),
     ("training",),
     ("baselines",),

@@ -21,7 +21,7 @@ from rcdrs.cones import Nonneg
 from rcdrs.experiments.instances import Split
 from rcdrs.experiments.synthetic.instances import generate
 from rcdrs.experiments.synthetic.layers import measure
-from rcdrs.layer import begin
+from rcdrs.solution import begin
 from rcdrs.solver.fused import EPSILON_C
 from rcdrs.solver.readout import readout
 from rcdrs.solver.step import step

@@ -223,7 +223,7 @@ OWN_WEIGHT |= {"mov": ("no_movement",), "smooth": ("no_smoothness",)}
 #: Of every setting, by its place, what depends on it; the first that fits counts.
 DEPENDS = {
     "run|device|seeds|tables": of(),
-    "threads|arithmetic": of(*EVERY),
+    "threads": of(*EVERY),
     "sampling": of("synthetic", "ablation", "dfl"),
     # What is asked for; layers are tried at all depths.
     r"synthetic\.(depths|shifts\..*)": of("synthetic", kinds=("shifts",)),
@@ -333,7 +333,6 @@ def test_every_leaf_that_is_changed_is_one_of_the_configuration():
     extra = filled - {".".join(place) for place in LEAVES} - {"results"}
     taken = (
         r"\w+\.(grid|controller|training)\..*|ablation\.variants\..*|\w+\.predictor\.(cosine|final)"
-        r"|arithmetic"
     )
     assert all(re.fullmatch(taken, place) for place in extra)
 

@@ -25,7 +25,7 @@ ENVIRONMENT = os.environ | dict.fromkeys(warm.THREADS, "1") | {"PYTHONPATH": str
 WORKFLOW = """
 import os, sys
 from rcdrs.artifact import server as warm
-warm.start(1, arithmetic=1)
+warm.start(1)
 print(os.environ[warm.VARIABLE], flush=True)
 sys.stdin.read()
 """

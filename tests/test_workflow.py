@@ -185,14 +185,6 @@ def test_finished_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished).stdout
 
 
-def test_jobs_compute_with_the_arithmetic_of_the_configuration(finished):
-    notes = list(finished.glob("results/tiny/**/*.origin.json"))
-    assert notes
-    assert all(json.loads(note.read_text())["arithmetic"] == 2 for note in notes)
-    planned = snakemake(finished, "--dry-run", "--config", "arithmetic=1").stdout
-    assert f"{JOBS} jobs" in planned, planned
-
-
 def test_eight_cores_and_a_read_only_checkout_give_the_same_bytes(finished, tmp_path, monkeypatch):
     # Where compiled kernels go for all but root, who may write to the checkout.
     monkeypatch.setitem(ENVIRONMENT, "NUMBA_CACHE_DIR", str(tmp_path / "kernels"))

@@ -205,9 +205,7 @@ class Plan:
                 return experiment.solver(run)
 
     def code(self, key: Key) -> str:
-        """Of the stage and, but for the first, of the edition of the arithmetic."""
-        stage, edition = stage_digest(STAGES[key.kind], key.experiment), self.config.arithmetic
-        return stage if edition == 1 else settings_digest([stage, edition])
+        return stage_digest(STAGES[key.kind], key.experiment)
 
     def digests(self, key: Key) -> dict[str, str]:
         """``CODE SETTINGS`` of everything behind each part of a result: its runs, or its times."""
@@ -308,8 +306,7 @@ class Plan:
 
     def tables_config(self) -> str:
         """What the tables show of the configuration: nothing of where and on what it runs."""
-        where = {"device": "auto", "threads": 1, "arithmetic": 1}
-        shown = self.config.but(run="paper", results="auto", **where)
+        shown = self.config.but(run="paper", results="auto", device="auto", threads=1)
         return shown.model_dump_json()
 
     @cached_property

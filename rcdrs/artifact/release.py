@@ -36,7 +36,7 @@ LAYER_UNIVERSES = ("", "fair")
 LAYER_SEED = 0
 #: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.
 NOTE = (
-    *("digests", "host", "machine", "device", "cpu", "arithmetic", "python", "torch", "numpy"),
+    *("digests", "host", "machine", "device", "cpu", "python", "torch", "numpy"),
     "files",
 )
 
@@ -45,8 +45,6 @@ def origin(digests: Digests, device: str) -> dict[str, Any]:
     """Where a result comes from: code, settings, machine and versions."""
     from torch.backends.cpu import get_cpu_capability
 
-    from rcdrs.kernels import ARITHMETIC
-
     packages = ("torch", "numpy")
     return {
         "digests": digests,
@@ -54,7 +52,6 @@ def origin(digests: Digests, device: str) -> dict[str, Any]:
         "machine": f"{platform.machine()} {platform.system()}",
         "device": device,
         "cpu": get_cpu_capability(),  # such as AVX512: what rounding depends on
-        "arithmetic": ARITHMETIC,
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
     }

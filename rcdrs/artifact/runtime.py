@@ -48,13 +48,6 @@ def configure(threads: int = 1) -> None:
         raise OSError(small)
     import torch
 
-    from rcdrs.kernels import ARITHMETIC, VARIABLE
-
-    if (asked := os.environ.get(VARIABLE, str(ARITHMETIC))) != str(ARITHMETIC):
-        raise ValueError(
-            f"{VARIABLE} is {asked}, but this process has imported the kernels with arithmetic "
-            f"{ARITHMETIC}: set it before, or start the command as a process of its own."
-        )
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     if os.name == "posix":

@@ -25,8 +25,6 @@ from pathlib import Path
 VARIABLE = "RCDRS_SERVER"
 #: Libraries read these only while they are imported.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: And this one is read by `rcdrs.kernels`.
-ARITHMETIC = "RCDRS_ARITHMETIC"
 #: With what they import, all that most commands need.
 MODULES = ("torch._dynamo", "rcdrs.cli.stages", "rcdrs.cli.results")  # optimizers need the first
 #: More than the imports of a server can take, in seconds.
@@ -62,7 +60,7 @@ def hand_over(arguments: Sequence[str]) -> int | None:
     return status
 
 
-def start(threads: int, arithmetic: int) -> None:
+def start(threads: int) -> None:
     """Start a server that lives as long as this process, and name it in the environment."""
     import secrets
     import subprocess
@@ -80,7 +78,7 @@ def start(threads: int, arithmetic: int) -> None:
             stdin=alive,
             stdout=subprocess.DEVNULL,  # buffered like the logs that commands write
             pass_fds=[listener.fileno()],
-            env=os.environ | dict.fromkeys(THREADS, str(threads)) | {ARITHMETIC: str(arithmetic)},
+            env=os.environ | dict.fromkeys(THREADS, str(threads)),
             cwd=Path(__file__).parents[2],
             start_new_session=True,  # what is typed reaches a command once, through its caller
         )
@@ -102,10 +100,10 @@ def _is_ours(connection: socket.socket) -> bool:
 
 
 def _code() -> bytes:
-    """What a server and a caller have to share: package, Python, threads and arithmetic."""
+    """What a server and a caller have to share: package, Python and threads."""
     package = Path(__file__).parents[1]
     changed = max(path.stat().st_mtime_ns for path in package.rglob("*.py"))
-    read = [os.environ.get(name) for name in (*THREADS, ARITHMETIC)]
+    read = [os.environ.get(name) for name in THREADS]
     text = json.dumps([str(package), changed, sys.prefix, sys.version, read])
     return hashlib.sha256(text.encode()).hexdigest().encode()
 

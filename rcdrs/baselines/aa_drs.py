@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rcdrs.baselines.core import CoreLayer, action_of
 from rcdrs.cones import Cone
-from rcdrs.layer import Solution, begin, finish
+from rcdrs.solution import Solution, begin, finish
 from rcdrs.solver.fused import Columns, Observation, Transition
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.step import State

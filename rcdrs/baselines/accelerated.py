@@ -10,7 +10,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from rcdrs.baselines.anderson_drs import accelerate
-from rcdrs.layer import RCDRSLayer, Solution, begin, finish
+from rcdrs.layer import RCDRSLayer
+from rcdrs.solution import Solution, begin, finish
 from rcdrs.solver.fused import Observation
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.step import State

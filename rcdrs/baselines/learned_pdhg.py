@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from rcdrs.cones import Cone
-from rcdrs.layer import Solution, SolverLayer
+from rcdrs.layer import SolverLayer
+from rcdrs.solution import Solution
 from rcdrs.solver.affine import down, up
 from rcdrs.solver.fused import EPSILON_C, Observation
 from rcdrs.solver.problem import ConicProgram

@@ -8,7 +8,7 @@ from torch import Tensor
 from rcdrs.baselines.core import CoreLayer
 from rcdrs.cones import Cone
 from rcdrs.controller import Ranges
-from rcdrs.layer import Solution, begin, finish
+from rcdrs.solution import Solution, begin, finish
 from rcdrs.solver.fused import Columns
 from rcdrs.solver.problem import ConicProgram
 from rcdrs.solver.step import State

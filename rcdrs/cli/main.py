@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rcdrs.artifact.runtime import configure, end_with_parent
-from rcdrs.artifact.server import ARITHMETIC, hand_over
+from rcdrs.artifact.server import hand_over
 
 EXAMPLES = """examples:
   rcdrs instances socp-hard --seed 0 --out set.npz
@@ -67,10 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         # A command that was typed; a call from Python is meant for its own process.
-        if arguments is None:
-            _choose_arithmetic(options)
-            if (code := hand_over(sys.argv[1:])) is not None:
-                return code
+        if arguments is None and (code := hand_over(sys.argv[1:])) is not None:
+            return code
         end_with_parent()
         if "threads" in options:
             configure(options.threads)
@@ -112,17 +110,6 @@ def _with_remedy(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.errno in REMEDIES:
         return f"{error}: {REMEDIES[error.errno]}."
     return str(error)
-
-
-def _choose_arithmetic(options: argparse.Namespace) -> None:
-    """The configuration's, for a command that computes by it, unless the environment says one."""
-    if ARITHMETIC in os.environ or not {"threads", "configfile"} <= vars(options).keys():
-        return
-    from rcdrs.artifact.config import PAPER, ROOT, load
-
-    if (ROOT / PAPER).exists():
-        config = load(*filter(None, (ROOT / PAPER, options.configfile)))
-        os.environ[ARITHMETIC] = str(config.arithmetic)
 
 
 def _run(place: str) -> Callable[[argparse.Namespace], None]:

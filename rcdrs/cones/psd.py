@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.cones.base import Cone, positive_int
-from rcdrs.kernels import ARITHMETIC, arrays, compiled, inlined
+from rcdrs.kernels import arrays, compiled, inlined
 
 
 class PSD(Cone):
@@ -104,7 +104,7 @@ def project_lanes(
     """
     batch, square = v.shape[1], order * order
     zero = v.dtype.type(0)
-    lanes = LANES if ARITHMETIC == 1 else max(1, min(LANES, batch))
+    lanes = max(1, min(LANES, batch))
     shape = (order, order, lanes)
     # Parts of one array would keep the compiler from telling them apart, hence from vector code.
     a, q, part = np.empty(shape, v.dtype), np.empty(shape, v.dtype), np.empty(shape, v.dtype)
@@ -138,7 +138,7 @@ def vjp_lanes(
     """``Q (B o (Q' G Q)) Q'`` on (count * order**2, batch), compiled."""
     batch, square = g.shape[1], order * order
     zero, tiny = g.dtype.type(0), np.finfo(g.dtype).tiny
-    lanes = LANES if ARITHMETIC == 1 else max(1, min(LANES, batch))
+    lanes = max(1, min(LANES, batch))
     shape = (order, order, lanes)
     rows, columns = np.zeros(shape, g.dtype), np.zeros(shape, g.dtype)
     inner, part = np.empty(shape, g.dtype), np.empty(shape, g.dtype)

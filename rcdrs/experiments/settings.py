@@ -258,8 +258,6 @@ class Common(Section):
     results: Literal["auto", "recompute", "released"] = "auto"
     seeds: Many[Natural]
     threads: Annotated[int, Field(ge=1, le=1024)]
-    #: The edition of `rcdrs.kernels`.
-    arithmetic: Annotated[int, Field(ge=1, le=2)] = 2
     #: Of the synthetic instances and of those of decision-focused learning.
     sampling: Edition = "second"
     grid: Grid

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from rcdrs.baselines import light
 from rcdrs.controller import ControllerConfig
 from rcdrs.files import check_contents, read_checkpoint
-from rcdrs.layer import RCDRSLayer, Solution
+from rcdrs.layer import RCDRSLayer
 from rcdrs.modelling.canonical import Canonical, canonicalise
 from rcdrs.modelling.scaling import equilibrate
+from rcdrs.solution import Solution
 from rcdrs.solver.fused import Observation
 from rcdrs.solver.problem import ConicProgram, as_numbers, check_numbers
 from rcdrs.solver.readout import Readout, diagnose, observe

@@ -17,7 +17,7 @@ from rcdrs.cones import Box, Cone, Nonneg
 from rcdrs.controller.config import FEATURES
 from rcdrs.controller.encoders import ENCODERS
 from rcdrs.controller.policy import Controller
-from rcdrs.kernels import ARITHMETIC, transformed
+from rcdrs.kernels import transformed
 from rcdrs.rollout import passes
 from rcdrs.rollout.layout import DIRECT, GIVEN, GRU, KINDS, MLP, SCHEDULE
 from rcdrs.rollout.operator import Inputs, Kept, roll
@@ -50,8 +50,7 @@ def applies(program: ConicProgram, learns: bool) -> bool:
     this package; other programs run step by step.  `learns`: are there to be gradients?"""
     A, Q = program.A, program.Q
     return (
-        ARITHMETIC > 1
-        and A.is_cpu
+        A.is_cpu
         and A.ndim == 2
         and not is_sparse(A)
         and not A.requires_grad

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from rcdrs.layer import Solution
+from rcdrs.solution import Solution
 from rcdrs.training.loop import Recipe, train
 from rcdrs.training.losses import LogKKTLoss
 

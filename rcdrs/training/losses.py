@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcdrs.layer import Solution
+from rcdrs.solution import Solution
 from rcdrs.solver.fused import Observation
 
 

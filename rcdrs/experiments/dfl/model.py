@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from rcdrs.experiments.dfl.data import CONE, FEATURES, Decisions, check_features
-from rcdrs.layer import Solution, SolverLayer
+from rcdrs.layer import SolverLayer
+from rcdrs.solution import Solution
 from rcdrs.solver.readout import equality
 from rcdrs.training.losses import Loss
 

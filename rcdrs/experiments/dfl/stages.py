@@ -20,7 +20,8 @@ from rcdrs.experiments.dfl.model import DecisionModel
 from rcdrs.experiments.sampling import taken_apart
 from rcdrs.experiments.settings import Plain
 from rcdrs.experiments.synthetic.layers import lesson as pretraining
-from rcdrs.layer import Solution, SolverLayer
+from rcdrs.layer import SolverLayer
+from rcdrs.solution import Solution
 from rcdrs.training.loop import Lesson, Recipe
 
 METHODS = (*DECISION_METHODS, *SOLVED)

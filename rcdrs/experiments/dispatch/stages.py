@@ -20,8 +20,9 @@ from rcdrs.experiments.dispatch.scenarios import generate as draw
 from rcdrs.experiments.dispatch.trace import trace
 from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, reading
-from rcdrs.layer import Solution, SolverLayer
+from rcdrs.layer import SolverLayer
 from rcdrs.rollout.fixed import rollout
+from rcdrs.solution import Solution
 from rcdrs.training.loop import Lesson, Recipe
 from rcdrs.training.losses import LogKKTLoss
 

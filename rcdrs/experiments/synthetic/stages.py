@@ -18,7 +18,8 @@ from rcdrs.experiments.synthetic.instances import generate as draw
 from rcdrs.experiments.synthetic.layers import build, lesson, measure, tune
 from rcdrs.experiments.synthetic.shift import shift
 from rcdrs.files import read_checkpoint, sha256
-from rcdrs.layer import RCDRSLayer, Solution, SolverLayer
+from rcdrs.layer import RCDRSLayer, SolverLayer
+from rcdrs.solution import Solution
 
 __all__ = ["METHODS", "build", "lesson", "shift", "tune"]
 
