@@ -36,7 +36,8 @@ def exact(example, given):
         for parameter, value in zip(example.parameters, given, strict=True):
             parameter.value = value[i].numpy()
         example.problem.solve(solver=cp.CLARABEL)
-        found.append((example.problem.value, [np.array(v.value) for v in example.variables]))
+        duals = [each.dual_value for each in example.problem.constraints]
+        found.append((example.problem.value, [np.array(v.value) for v in example.variables], duals))
     return found
 
 
@@ -53,13 +54,16 @@ def test_many_steps_agree_with_clarabel(name):
     with torch.no_grad():
         solution = layer.solve(*given)
         found, objective = layer.variables(solution, *given), layer.objective(solution, *given)
-    for i, (value, expected) in enumerate(exact(example, given)):
+        multipliers = layer.multipliers(solution)
+    for i, (value, expected, duals) in enumerate(exact(example, given)):
         if solution.status[i] == "inaccurate":
             continue
         assert solution.status[i] == "solved"
         assert abs(float(objective[i]) - value) <= 1e-3 * (1 + abs(value))
         for mine, theirs in zip(found, expected, strict=True):
             assert mine[i].shape == theirs.shape
+        for mine, dual in zip(multipliers, duals, strict=True):
+            np.testing.assert_allclose(mine[i], dual, atol=0.02, rtol=0.02)
     assert solution.status.count("solved") >= 1
 
 
@@ -323,6 +327,27 @@ def test_unbounded_instance_has_a_status():
 def test_few_steps_are_called_inaccurate():
     example = EXAMPLES["control"]()
     assert set(layer_of(example, 2).solve(*values(example, 3)).status) == {"inaccurate"}
+
+
+def test_multipliers_of_cones_of_no_rows_and_of_constants():
+    """With CVXPY's shapes and signs, and without touching what the problem holds."""
+    x, c = cp.Variable(3), cp.Parameter(3)
+    X = cp.Variable((2, 2), PSD=True)
+    rows = [cp.SOC(x[0] + 2, x[1:]), x[0] <= 1, X[0, 1] == x[1], cp.trace(X) <= 2, c[:0] == x[:0]]
+    problem = cp.Problem(cp.Maximize(c @ x), [*rows, cp.Constant(1) <= 2])
+    c.value = np.array([1.0, 2.0, -1.0])
+    problem.solve(solver=cp.CLARABEL)
+    before = [each.dual_value for each in problem.constraints]
+    layer = from_cvxpy(problem, [c], [x], depth=3000, dtype=torch.float64)
+    for each, value in zip(problem.constraints[1:], before[1:], strict=True):
+        np.testing.assert_array_equal(each.dual_value, value)
+    with torch.no_grad():
+        single = layer.multipliers(layer.solve(torch.tensor(c.value)))
+        batch = layer.multipliers(layer.solve(torch.tensor(c.value).expand(2, -1)))
+    for mine, theirs in zip((*single[0], *single[1:]), (*before[0], *before[1:]), strict=True):
+        # CVXPY gives a second-order cone's as a column, whatever the shape of its variable.
+        np.testing.assert_allclose(mine, np.reshape(theirs, mine.shape), atol=1e-4)
+    assert batch[0][1].shape == (2, *single[0][1].shape)
 
 
 def test_warm_start_goes_on_where_it_ended():

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, SecondOrder
 from rcdrs.cones.base import kind_of
+from rcdrs.modelling.multipliers import Multipliers, multipliers
 from rcdrs.solver.sparse import as_sparse
 
 
@@ -87,6 +88,8 @@ class Canonical:
     dropped: tuple[AffineMap, AffineMap]
     #: -1 where the objective is maximised.
     sense: float
+    #: Of the problem's constraints, from the layer's (y, s).
+    multipliers: Multipliers
 
 
 def canonicalise(problem: Any, parameters: Sequence[Any], variables: Sequence[Any]) -> Canonical:
@@ -97,7 +100,7 @@ def canonicalise(problem: Any, parameters: Sequence[Any], variables: Sequence[An
     equal = [probe == variable for probe, variable in zip(probes, variables, strict=True)]
     whole = cp.Problem(problem.objective, [*problem.constraints, *equal])
     options = {"use_quad_obj": False}
-    data, chain, _ = whole.get_problem_data(cp.SCS, enforce_dpp=True, solver_opts=options)
+    data, chain, inverse = whole.get_problem_data(cp.SCS, enforce_dpp=True, solver_opts=options)
     stuffed = data[cp.settings.PARAM_PROB]
     _check_cones(stuffed.cone_dims)
     lowered = [_lowered(parameter, chain, stuffed) for parameter in parameters]
@@ -105,7 +108,9 @@ def canonicalise(problem: Any, parameters: Sequence[Any], variables: Sequence[An
     places = [stuffed.var_id_to_col[probe.id] + np.arange(probe.size) for probe in probes]
     reduction = _Reduction(stuffed, np.concatenate(places), sp.hstack([*lowered, last]))
     sense = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
-    return reduction.canonical(tuple(parameters), tuple(variables), sense)
+    size = stuffed.constr_size, stuffed.x.size
+    duals = multipliers(problem.constraints, chain, inverse, *size)
+    return reduction.canonical(tuple(parameters), tuple(variables), sense, duals)
 
 
 def _check(problem: Any, parameters: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -254,6 +259,7 @@ class _Reduction:
         parameters: tuple[Any, ...],
         variables: tuple[Any, ...],
         sense: float,
+        duals: Multipliers,
     ) -> Canonical:
         cone, T = self._cone()
         factors = self.A[self.rows].sum(axis=1)  # of their single entries
@@ -294,7 +300,21 @@ class _Reduction:
             offset=self._map(self.d.T),
             dropped=(self._map(self.q.T.tocsr()[self.columns]), self._map(-shift[self.columns])),
             sense=sense,
+            multipliers=replace(duals, rows=duals.rows @ self._duals(T, kept)),
         )
+
+    def _duals(self, T: sp.csr_array, kept: np.ndarray) -> sp.csr_array:
+        """The multipliers of the reduced rows from the layer's (y, s): of equations those of the
+        equations that are left, of conic rows the dual slacks of their places in X."""
+        left, zero = np.flatnonzero(kept), int(self.dims.zero)
+        equations = left < zero
+        y = _csr(
+            np.ones(equations.sum()),
+            left[equations],
+            np.flatnonzero(equations),
+            (self.m, len(left)),
+        )
+        return sp.hstack([y, sp.csr_array((self.m, len(self.free))), T], format="csr")
 
     def _map(self, matrix: sp.sparray) -> AffineMap:
         return AffineMap(matrix @ self.lowered)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,6 +114,7 @@ class CvxpyLayer(nn.Module):
     columns: Tensor
     flat: Tensor
     out: Tensor
+    duals: Tensor
     own: Tensor | None
 
     def __init__(
@@ -147,7 +149,8 @@ class CvxpyLayer(nn.Module):
         row, col = canonical.where
         flat = torch.from_numpy(row * canonical.shape[1] + col)
         self.register_buffer("flat", flat, persistent=False)
-        self.register_buffer("out", as_sparse(canonical.values).to(dtype), persistent=False)
+        for name, matrix_of in (("out", canonical.values), ("duals", canonical.multipliers.rows)):
+            self.register_buffer(name, as_sparse(matrix_of).to(dtype), persistent=False)
         #: In the user's units, where it is the same for all instances.
         own = None if not canonical.A.constant else as_sparse(matrix).to(dtype)
         self.register_buffer("own", own if sparse or own is None else own.to_dense(), False)
@@ -226,6 +229,13 @@ class CvxpyLayer(nn.Module):
         constant = known.offset(theta).squeeze(-1) + (costs * shifts).sum(-1)
         value = known.sense * ((solution.program.c * solution.state.z).sum(-1) + constant)
         return value[0] if single else value
+
+    def multipliers(self, solution: Solution) -> tuple[Any, ...]:
+        """Of each constraint of the problem, in its order and with CVXPY's signs: a tensor of the
+        shape of its dual variable, or a pair of them for a second-order cone."""
+        known = self.canonical.multipliers
+        flat = torch.cat([solution.readout.y, solution.readout.s], 1)
+        return _fold(torch.sparse.mm(self.duals, flat.mT).mT, known.shapes, solution.single)
 
     def _theta(self, values: tuple[Any, ...]) -> tuple[Tensor, bool]:
         """All parameters as rows, (batch, parameters + 1), and whether there was no batch axis."""
@@ -319,11 +329,20 @@ class CvxpyLayer(nn.Module):
 
     def _variables(self, solution: Solution, theta: Tensor) -> tuple[Tensor, ...]:
         flat = torch.sparse.mm(self.out, solution.state.z.mT).mT + self.canonical.shift(theta)
-        found, at = [], 0
-        for variable in self.canonical.variables:
-            part = flat[:, at : at + variable.size]
-            turned = part.reshape(-1, *variable.shape[::-1])
-            value = turned.permute(0, *range(turned.ndim - 1, 0, -1))
-            found.append(value[0] if solution.single else value)
-            at += variable.size
-        return tuple(found)
+        shapes = [(variable.shape,) for variable in self.canonical.variables]
+        return _fold(flat, shapes, solution.single)
+
+
+def _fold(
+    flat: Tensor, shapes: Sequence[Sequence[tuple[int, ...]]], single: bool
+) -> tuple[Any, ...]:
+    """Rows of entries, cut into arrays that CVXPY counts by columns; several of one are a tuple."""
+    pieces = iter(flat.split([math.prod(shape) for each in shapes for shape in each], 1))
+
+    def array(shape: tuple[int, ...]) -> Tensor:
+        turned = next(pieces).reshape(len(flat), *shape[::-1])
+        value = turned.permute(0, *range(turned.ndim - 1, 0, -1))
+        return value[0] if single else value
+
+    found = [tuple(array(shape) for shape in each) for each in shapes]
+    return tuple(each[0] if len(each) == 1 else each for each in found)
