@@ -181,6 +181,26 @@ def test_gradient_of_dependent_rows_is_refused():
         AffineSet(A)
 
 
+def test_dependent_rows_of_one_instance_change_nothing_for_the_others():
+    """It gets no gradient, and a warning says so."""
+    A = random_tensor(BATCH, M, N)
+    good, bad = [i for i in range(BATCH) if i != 1], [1]
+    A[bad, -1] = A[bad, 0]
+    b, w = random_tensor(BATCH, M, seed=1), random_tensor(BATCH, N, seed=2)
+    others = A[good].requires_grad_()
+    A.requires_grad_()
+    with pytest.warns(UserWarning, match=rf"in 1 of {BATCH} instances, first in 1: .* no gradient"):
+        found = project(A, b, w)
+    expected = project(others, b[good], w[good])
+    assert torch.equal(found[good], expected)
+    with torch.no_grad():
+        torch.testing.assert_close(found[bad], project(A.detach()[bad], b[bad], w[bad]))
+    (found,) = torch.autograd.grad(found.square().sum(), A)
+    (expected,) = torch.autograd.grad(expected.square().sum(), others)
+    assert torch.equal(found[good], expected)
+    assert not found[bad].any()
+
+
 def test_factorisation_is_shared_by_parts_of_a_batch():
     A = MATRICES["full rank"]
     program = ConicProgram(A, consistent(A), random_tensor(BATCH, N), Nonneg(N))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy as shallow
@@ -49,10 +50,11 @@ class AffineSet:
         A: ``(m, n)`` shared by all instances, or ``(batch, m, n)``.
 
     Vectors are batch-last here, ``(n, batch)``, as in the cones.  Where `A` requires a gradient
-    its rows must be independent, and the singular vectors themselves are not differentiated
-    (their derivative does not exist at equal singular values).  Instead ``M = A'U S^-1``, linear
-    in A and equal to V, is made orthonormal by ``V = M G``, ``G = (3I - M'M)/2``: G is the
-    identity in value and carries the first-order change of the basis.
+    its rows must be independent; of a batch, an instance whose rows are not passes none.  The
+    singular vectors themselves are not differentiated (their derivative does not exist at equal
+    singular values).  Instead ``M = A'U S^-1``, linear in A and equal to V, is made orthonormal by
+    ``V = M G``, ``G = (3I - M'M)/2``: G is the identity in value and carries the first-order
+    change of the basis.
     """
 
     @kept()
@@ -64,11 +66,9 @@ class AffineSet:
         cutoff = S.amax(-1, keepdim=True) * max(A.shape[-2:]) * torch.finfo(A.dtype).eps
         kept = cutoff < S
         rank = int(kept.sum(-1).max()) if kept.numel() else min(A.shape[-2:])
+        source = A
         if A.requires_grad and not bool(kept.all()):
-            raise ValueError(
-                f"A has dependent rows (rank {int(kept.sum(-1).min())} of {A.shape[-2]}) and "
-                "requires a gradient: remove those rows, or detach A."
-            )
+            source = _without_gradient(A, kept)
         U, S, Vh, kept = U[..., :rank], S[..., :rank], Vh[..., :rank, :], kept[..., :rank]
         # Instances of lower rank than the others keep zero columns.
         inverse = torch.where(kept, 1 / S, 0)
@@ -78,7 +78,7 @@ class AffineSet:
         self.S_inverse = inverse.to(A.dtype)
         self.G: Tensor | None = None
         if A.requires_grad:
-            M = _FirstOrder.apply(A).double().mT @ (U * inverse.unsqueeze(-2))
+            M = _FirstOrder.apply(source).double().mT @ (U * inverse.unsqueeze(-2))
             identity = torch.eye(rank, dtype=M.dtype, device=M.device)
             G = (3 * identity - M.mT @ M) / 2
             self.V = (M @ G).to(A.dtype)
@@ -153,6 +153,20 @@ class AffineSet:
     def project(self, w: Tensor, d: Tensor) -> Tensor:
         """``w - V (V'w - d)`` for w (n, batch) and ``d = target(b)``."""
         return w - up(self.V, down(self.V, w) - d)
+
+
+def _without_gradient(A: Tensor, kept: Tensor) -> Tensor:
+    """A, in instances of dependent rows as a constant: the projection jumps there."""
+    message = f"A has dependent rows (rank {int(kept.sum(-1).min())} of {A.shape[-2]})"
+    if A.ndim == 2:
+        raise ValueError(f"{message} and requires a gradient: remove those rows, or detach A.")
+    full = kept.all(-1)
+    warnings.warn(
+        f"{message} in {int((~full).sum())} of {len(A)} instances, first in "
+        f"{int((~full).nonzero()[0])}: the projection passes no gradient to A there.",
+        stacklevel=2,
+    )
+    return torch.where(full[:, None, None], A, A.detach())
 
 
 class _FirstOrder(torch.autograd.Function):
