@@ -7,12 +7,13 @@ import copy
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from cvxpy_problems import EXAMPLES
 
 import rcdrs
 from rcdrs.modelling.canonical import canonicalise
-from rcdrs.modelling.cvxpy_layer import from_cvxpy
+from rcdrs.modelling.cvxpy_layer import from_cvxpy, pays
 
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 
@@ -301,6 +302,17 @@ def bounded():
     x, c, low = cp.Variable(3), cp.Parameter(3), cp.Parameter(3)
     problem = cp.Problem(cp.Minimize(c @ x), [x >= low, cp.sum(x) <= 1])
     return problem, x, c, low
+
+
+def test_sparse_is_chosen_where_it_pays():
+    """Neighbours coupled: hardly any fill.  Random rows: the factor is full."""
+    near = sp.coo_array(sp.eye_array(1000, 2000) + sp.eye_array(1000, 2000, k=1))
+    far = sp.coo_array(sp.random_array((1000, 2000), density=0.004, rng=0) + near)
+    twice = sp.coo_array(sp.vstack([near, near]))
+    assert pays(near)
+    assert not pays(far)
+    assert not pays(sp.coo_array(near.tocsr()[:100]))
+    assert not pays(twice)  # which a sparse layer would refuse
 
 
 def test_infeasible_instance_has_a_status_and_changes_no_other():

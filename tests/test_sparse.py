@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
@@ -10,7 +11,7 @@ from conftest import awake, random_tensor
 from rcdrs import ConicProgram, DRSLayer, RCDRSLayer
 from rcdrs.baselines.anderson_drs import AndersonLayer
 from rcdrs.cones import PSD, Nonneg, Product, SecondOrder
-from rcdrs.solver.sparse import SparseSet, as_sparse
+from rcdrs.solver.sparse import Factor, SparseSet, as_sparse, gram
 
 CONE = Product([Nonneg(14), SecondOrder(5, 2), PSD(2)])
 CORE = (1.6, 1.0)
@@ -98,15 +99,31 @@ def test_infeasible_instance_changes_no_other():
     assert torch.equal(layer(b[[0, 2]], c).x, found.x[[0, 2]])
 
 
+def test_no_equations_at_all():
+    layer = DRSLayer(sp.csr_array((0, 4)), Nonneg(4), 5, *CORE)
+    assert not layer(torch.zeros(2, 0).double(), torch.ones(2, 4).double()).x.any()
+
+
 def test_factor_stays_sparse():
     """A chain of a thousand equations: the factor has a few entries a row."""
     m = 1000
     A = sp.eye_array(m, 2 * m, format="csr") + sp.eye_array(m, 2 * m, k=1, format="csr")
     affine = SparseSet(as_sparse(sp.csr_array(A)))
-    assert affine.nonzeros < 6 * m
+    assert affine.factor.nonzeros < 6 * m
     w, b = random_tensor(2 * m, 3, seed=1), random_tensor(m, 3, seed=2)
     x = affine.project(w, b)
     torch.testing.assert_close(affine.times(x), b)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 33])
+def test_triangular_solves_are_those_of_the_whole_matrix(batch):
+    """Of a matrix whose order SuperLU changes."""
+    generator = np.random.default_rng(0)
+    A = sp.random_array((60, 200), density=0.04, rng=generator) + sp.eye_array(60, 200)
+    M, r = gram(A), generator.standard_normal((60, batch))
+    factor = Factor(M)
+    assert not np.array_equal(factor.rows, np.arange(60))
+    np.testing.assert_allclose(factor.solve(r), np.linalg.solve(M.toarray(), r), atol=1e-10)
 
 
 def test_layer_moves_to_another_dtype():

@@ -57,7 +57,7 @@ def bench_sparse(depth: int, batch: int, sizes: tuple[int, ...] = SIZES) -> list
                 "batch": batch,
                 "depth": depth,
                 "nonzeros": A.nnz,
-                "factor": affine.nonzeros,
+                "factor": affine.factor.nonzeros,
                 "factor_s": round(factored, 2),
                 "forward_ms": round(1000 * forward / depth, 3),
                 "both_ms": round(1000 * both / depth, 3),

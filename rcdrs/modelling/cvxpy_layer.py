@@ -24,14 +24,15 @@ from rcdrs.solution import Solution
 from rcdrs.solver.fused import Observation
 from rcdrs.solver.problem import ConicProgram, as_numbers, check_numbers
 from rcdrs.solver.readout import Readout, diagnose, observe
-from rcdrs.solver.sparse import as_sparse
+from rcdrs.solver.sparse import Factor, as_sparse, gram
 from rcdrs.solver.step import State, check_state
 from rcdrs.training.fit import FitReport, fit
 
 #: Alpha and beta until they are tuned; beta is in lengths of the shortest x with A x = b.
 CORE = (1.6, 1.0)
-#: Entries up to which a matrix is dense whatever it holds.
-DENSE = 1_000_000
+#: Entries of a matrix up to which a dense step is the faster one, and beyond which it is too large
+#: to factor; between, how many of them cost as much as a nonzero (measured with 32 instances).
+DENSE, LARGE, WORTH = 500_000, 50_000_000, 25
 
 
 def from_cvxpy(
@@ -65,10 +66,17 @@ def from_cvxpy(
 
 
 def pays(matrix: sp.coo_array) -> bool:
-    """Is a sparse step faster than a dense one?  It costs a hundred times as much a nonzero, and
-    the factor has some times those of A."""
-    m, n = matrix.shape
-    return m * n > DENSE and m * n > 500 * matrix.nnz
+    """Is a sparse step faster than a dense one?  Its cost grows with the nonzeros of A and of the
+    factor of AA', which are not known before that is made."""
+    entries = math.prod(matrix.shape)
+    if entries > LARGE:
+        return True
+    if entries < max(DENSE, WORTH * matrix.nnz):
+        return False
+    try:
+        return entries > WORTH * (matrix.nnz + Factor(gram(matrix)).nonzeros)
+    except ValueError:  # dependent rows, which a dense layer may have
+        return False
 
 
 @dataclass(frozen=True)
