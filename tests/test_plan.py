@@ -285,6 +285,7 @@ OTHER = {"gru": "lstm", "lstm": "mlp", "mlp": "gru", "schedule": "gru", "tuned":
 OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "paper": "all"}
 OTHER |= {"first": "second", "second": "first", "one": "first", "base": "tuned"}
 OTHER |= {"hard": "small", "small": "medium"}
+OTHER |= dict.fromkeys(("RCDRS-MLP", "RCDRS-Anderson"), "RCDRS-Env")
 #: Of what a universe asks for alone.
 OTHER |= {"Grid-DRS": "F-DRS", "inequality": "printed", "Layerwise-DRS": "L-PDHG"}
 

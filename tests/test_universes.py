@@ -176,10 +176,30 @@ INSIDE = {
     r"recipes\.log_kkt\.depths": of("synthetic", "dfl", recipe="log_kkt"),
     r"recipes\.(?P<name>paper|log_kkt)\..*": None,
     r"synthetic\.grid\..*": of(*BENCHMARKS),
+    r"synthetic\.chosen\..*": of(),
 }
 
 
+def rated(recipe, method):
+    """What is trained so; in decision-focused learning, what starts from a controller that is; on
+    other data, all that a schedule trained there stands beside."""
+
+    def depends(kind, experiment, part):
+        if kind == "times" or experiment == "ablation":
+            return False
+        named, trained = part.split("@")
+        if kind == "shifts" and method == "Layerwise-DRS":
+            return trained == recipe
+        if experiment == "dfl" and not named.startswith("RCDRS"):
+            return False
+        return trained == recipe and named.removesuffix("-F").removesuffix("-J") == method
+
+    return depends
+
+
 def depends_inside(place):
+    if found := re.fullmatch(r"rates\.(\w+)\.(.*)", place):
+        return rated(*found.groups())
     for form, depends in INSIDE.items():
         if found := re.fullmatch(form, place):
             return depends or of(*BENCHMARKS, recipe=found["name"])
@@ -196,6 +216,8 @@ def put(config, place, value):
 
 
 def other(value):
+    if isinstance(value, list) and "RCDRS-Anderson" in value:  # the last, and the chosen one
+        return value[1:]
     return ["RCDRS-Env"] if value == [] else another(value)
 
 
@@ -227,7 +249,7 @@ def test_universe_that_changes_nothing_has_the_digests_of_home():
     plan = plan_of(universes={"same": {}})
     assert parts_of(plan, "same") == parts_of(plan)
     # And a setting of home counts in every universe that does not change it.
-    moved = plan_of(universes={"same": {}}, sampling="second")
+    moved = plan_of(universes={"same": {}}, sampling="one")
     assert parts_of(moved, "same") == parts_of(moved) != parts_of(plan)
     assert parts_of(moved, "first_sampling") == parts_of(plan, "first_sampling")
 
