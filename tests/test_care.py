@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from conftest import ROOT
 from run_files import write_run
 from test_report import make
-from universe_files import with_universes
+from universe_files import with_universes, write_over_paper
 
 from rcdrs.artifact.config import ConfigError, check
 from rcdrs.artifact.key import Key
@@ -364,8 +363,7 @@ def test_tables_compile_and_fit(evidence, tmp_path):
 
 def test_status_and_explain_know_of_universes(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(run)
-    (tmp_path / "ours.yaml").write_text(yaml.safe_dump(CONFIG.plain()))
-    given = ["--configfile", str(tmp_path / "ours.yaml")]
+    given = ["--configfile", str(write_over_paper(CONFIG, tmp_path / "ours.yaml"))]
     assert main(["explain", "care_hard", WIDE, "Gap", *given]) == 0
     told = capsys.readouterr().out
     assert "universes/fair/synthetic/socp-hard-2-K20/Grid-DRS@paper.csv" in told

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from conftest import ROOT
 from run_files import write_run
 from test_claims import ledger
 from test_report import make
-from universe_files import OTHERS, with_universes
+from universe_files import OTHERS, with_universes, write_over_paper
 
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
@@ -513,8 +512,7 @@ def test_without_results_the_sections_say_how_to_get_them(tmp_path):
 
 def test_commands_know_of_other_data_and_readings(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(run)
-    (tmp_path / "ours.yaml").write_text(yaml.safe_dump(CONFIG.plain()))
-    given = ["--configfile", str(tmp_path / "ours.yaml")]
+    given = ["--configfile", str(write_over_paper(CONFIG, tmp_path / "ours.yaml"))]
     assert main(["explain", "shifts", "x times 3", "RCDRS-Env", *given]) == 0
     told = capsys.readouterr().out
     assert "universes/fair/shifts/socp-hard-0-K20.csv" in told
