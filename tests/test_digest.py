@@ -335,7 +335,9 @@ def test_every_function_that_runs_counts(called, monkeypatch):
     places = by_place(called)
     assert len(places) > 250
     modules = {place[0].split(".")[1] for place in places}
-    expected = "kernels cones solver controller rollout layer training baselines experiments"
+    expected = (
+        "kernels cones solver controller rollout solution layer training baselines experiments"
+    )
     assert modules == set(expected.split())
     assert list(missed(Mutant(monkeypatch), places)) == []
 

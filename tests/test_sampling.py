@@ -137,10 +137,11 @@ def test_first_edition_is_not_noted():
 
 @pytest.mark.parametrize("experiment", ["synthetic", "ablation", "dfl", "dispatch"])
 def test_settings_of_instances_name_the_edition(experiment):
+    """But for the first, which had no name."""
     plan = Plan.read(ROOT)
-    assert "sampling" not in plan.experiments[experiment].instances()
-    found = plan.within("one_magnitude").experiments[experiment].instances()
-    assert found.get("sampling") == ("one" if experiment != "dispatch" else None)
+    for universe, edition in (("", "second"), ("first_sampling", None), ("one_magnitude", "one")):
+        found = plan.within(universe).experiments[experiment].instances()
+        assert found.get("sampling") == (edition if experiment != "dispatch" else None)
 
 
 @pytest.mark.parametrize("call", [find_sampling, lambda name: drawn("dfl", name)])
