@@ -93,17 +93,15 @@ def test_gradients_agree_with_finite_differences(name):
         torch.testing.assert_close((gradient * direction).sum(), quotient, rtol=1e-4, atol=1e-6)
 
 
-#: One of each kind, with a unique solution that has a derivative.
-SMOOTH = (
-    *("diet", "knapsack", "least_absolute", "projection_box", "lasso", "markowitz", "turnover"),
-    *("svm", "control", "facility", "smallest_eigenvalue", "max_cut", "trace_norm"),
-)
+#: All but one, whose solution is not unique.
+UNIQUE = [name for name in EXAMPLES if name != "max_flow"]
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", UNIQUE)
 def test_gradients_of_many_steps_are_those_of_exact_solutions(name):
-    """Clarabel's solutions on both sides of each parameter, to eleven digits."""
-    example, h = EXAMPLES[name](), 1e-4
+    """Clarabel's solutions on both sides of each parameter; nearer than h they tell less, since of
+    some problems it has no more than six digits.  At a vertex both are zero."""
+    example, h = EXAMPLES[name](), 1e-3
     layer, given = layer_of(example, 3000), [value[0] for value in values(example, 1, seed=3)]
     torch.manual_seed(0)
     weights = [torch.randn(tuple(v.shape), dtype=torch.float64) for v in example.variables]
@@ -127,8 +125,11 @@ def test_gradients_of_many_steps_are_those_of_exact_solutions(name):
                 move = (move + move.mT) / 2
             ends = [[*given[:k], value + s * move, *given[k + 1 :]] for s in (1, -1)]
             expected.append((exact_loss(ends[0]) - exact_loss(ends[1])) / (2 * h))
-    cosine = torch.cosine_similarity(found, torch.tensor(expected, dtype=torch.float64), dim=0)
-    assert cosine > 0.999
+    differences = torch.tensor(expected, dtype=torch.float64)
+    if differences.norm() > 1e-6:
+        assert torch.cosine_similarity(found, differences, dim=0) > 0.9999
+    else:
+        assert found.norm() < 1e-6
 
 
 # Shapes
