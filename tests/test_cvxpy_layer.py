@@ -314,6 +314,8 @@ def test_sparse_is_chosen_where_it_pays():
     assert not pays(far)
     assert not pays(sp.coo_array(near.tocsr()[:100]))
     assert not pays(twice)  # which a sparse layer would refuse
+    assert not pays(sp.random_array((6000, 10_000), density=0.05, rng=0))  # large, and not sparse
+    assert pays(sp.coo_array(sp.eye_array(6000, 10_000)))
 
 
 def test_infeasible_instance_has_a_status_and_changes_no_other():

@@ -69,10 +69,10 @@ def pays(matrix: sp.coo_array) -> bool:
     """Is a sparse step faster than a dense one?  Its cost grows with the nonzeros of A and of the
     factor of AA', which are not known before that is made."""
     entries = math.prod(matrix.shape)
-    if entries > LARGE:
-        return True
     if entries < max(DENSE, WORTH * matrix.nnz):
         return False
+    if entries > LARGE:
+        return True
     try:
         return entries > WORTH * (matrix.nnz + Factor(gram(matrix)).nonzeros)
     except ValueError:  # dependent rows, which a dense layer may have
