@@ -13,7 +13,7 @@ from conftest import ROOT
 from rcdrs.artifact.plan import Plan
 from rcdrs.baselines.grid_drs import terminal_score
 from rcdrs.experiments.settings import merge
-from rcdrs.experiments.synthetic import rates
+from rcdrs.experiments.synthetic import pace, rates
 from rcdrs.experiments.synthetic.rates import COLUMNS, choose, lead, score, search, trials
 from rcdrs.training.loop import TrainingDiverged
 
@@ -186,3 +186,65 @@ def test_variant_of_the_lowest_score_at_its_best_rate_leads():
         "paper": "RCDRS-Light",  # 1 / 2.0 against 1 / 0.8
         "log_kkt": "RCDRS-Light",  # 0.4 against 0.5
     }
+
+
+# Given the same time
+
+
+def test_core_of_a_fraction_of_a_step_is_between_its_neighbours():
+    """Its logarithm is linear there; before the first step, and far out, it has what is nearest."""
+    setting = pace.Setting(experiment(), "socp-small", 2)
+    two, three = setting.score(2), setting.score(3)
+    assert two > three
+    assert setting.score(2.25) == pytest.approx(two**0.75 * three**0.25)
+    assert setting.score(0.1) == setting.score(1)
+    assert setting.score(10.0 * pace.MOST) == setting.score(pace.MOST)
+
+
+def test_pace_is_over_the_core_of_as_many_steps(monkeypatch):
+    """By the clock of the processor: here each step of the core takes 2, of the method 3."""
+    clock = [0.0]
+
+    class Timed:
+        def __init__(self, seconds):
+            self.seconds = seconds
+
+        def solve(self, program):
+            clock[0] += self.seconds
+
+    setting = pace.Setting(experiment(), "socp-small", 3)
+    monkeypatch.setattr(pace, "process_time", lambda: clock[0])
+    costs = {"RCDRS-Light": 3, pace.CORE: 2}
+    monkeypatch.setattr(setting, "layer", lambda name, steps: Timed(costs[name] * steps))
+    assert setting.pace("RCDRS-Light") == 1.5
+
+
+def test_method_is_compared_with_the_core_that_takes_as_long(monkeypatch):
+    """With its best rate; feedback of the lowest ratio leads, and what has none does not."""
+
+    class Halving:
+        """A core that halves its score with each step."""
+
+        def __init__(self, experiment, case, depth):
+            self.depth = depth
+
+        def pace(self, method):
+            return {"RCDRS-Env": 2.0, "RCDRS-Light": 1.5, "Layerwise-DRS": 1.0}[method]
+
+        def score(self, steps):
+            return 2.0**-steps
+
+    monkeypatch.setattr(pace, "Setting", Halving)
+    lines = [
+        (method, "log_kkt", rate, "socp-hard", K, value * 2.0**-K)
+        for method in ("RCDRS-Env", "RCDRS-Light", "Layerwise-DRS")
+        for rate, value in ((0.01, 0.25), (0.1, 0.5))
+        for K in (2, 4)
+    ]
+    found = pace.paces(experiment(), pd.DataFrame(lines, columns=COLUMNS))
+    runs = [("Layerwise-DRS", 1.0, 0.25, 2), ("RCDRS-Light", 1.5, 0.25 * 2**1.5, 2)]
+    runs.append(("RCDRS-Env", 2.0, 0.25 * 2**3.0, 1))
+    assert list(found.index) == [(method, "log_kkt") for method, *_ in runs]
+    for line, (_, *expected) in zip(found.itertuples(index=False), runs, strict=True):
+        assert tuple(line) == pytest.approx(tuple(expected))
+    assert pace.lead(found) == {"log_kkt": "RCDRS-Light"}

@@ -176,7 +176,7 @@ INSIDE = {
     r"recipes\.log_kkt\.depths": of("synthetic", "dfl", recipe="log_kkt"),
     r"recipes\.(?P<name>paper|log_kkt)\..*": None,
     r"synthetic\.grid\..*": of(*BENCHMARKS),
-    r"synthetic\.chosen\..*": of(),
+    r"synthetic\.(chosen|timely)\..*": of(),
 }
 
 
@@ -216,7 +216,7 @@ def put(config, place, value):
 
 
 def other(value):
-    if isinstance(value, list) and "RCDRS-Anderson" in value:  # the last, and the chosen one
+    if isinstance(value, list) and "RCDRS-Anderson" in value:  # the last; two of them are chosen
         return value[1:]
     return ["RCDRS-Env"] if value == [] else another(value)
 

@@ -79,8 +79,9 @@ def with_universes(*names: str) -> Plan:
 def write_over_paper(config: Config, path: Path) -> Path:
     """As a file that is given over the paper's, whose choice among more methods it takes back."""
     plain = config.plain()
-    plain["universes"]["fair"]["synthetic"]["chosen"] = dict.fromkeys(
-        ("paper", "log_kkt"), "RCDRS-MLP"
-    )
+    for name in ("chosen", "timely"):
+        plain["universes"]["fair"]["synthetic"][name] = dict.fromkeys(
+            ("paper", "log_kkt"), "RCDRS-MLP"
+        )
     path.write_text(yaml.safe_dump(plain))
     return path

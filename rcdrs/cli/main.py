@@ -348,10 +348,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--controller", help="of step: also run gru, lstm, mlp or light")
     sub.add_argument("--figure", type=_file, help="of sparse: draw it into this .png file")
 
-    sub = command("rates", "results.rates", "compare learning rates on validation data")
+    sub = computing("rates", "results.rates", "compare learning rates on validation data")
     sub.add_argument("--universe", default="fair", help="of the configuration (default: fair)")
     sub.add_argument("--jobs", type=_positive, default=2, help="processes (default: 2)")
     sub.add_argument("--out", type=_file, default=Path("workflow/rates.csv"), help="the .csv file")
+    told = "also compare methods given the same time: some minutes, on an otherwise idle machine"
+    sub.add_argument("--pace", action="store_true", help=told)
     configured(sub)
 
     sub = computing("calibrate", "results.calibrate", "compare the classical rows with the paper's")

@@ -210,13 +210,20 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def rates(options: argparse.Namespace) -> None:
+    from rcdrs.experiments.synthetic import pace
     from rcdrs.experiments.synthetic.rates import choose, lead, search
 
     plan = Plan.read(ROOT, options.configfile).within(options.universe)
-    scores = search(plan.experiments["synthetic"], options.out, options.jobs)
+    experiment = plan.experiments["synthetic"]
+    scores = search(experiment, options.out, options.jobs)
     print(choose(scores).to_string())
     for recipe, method in lead(scores).items():
         print(f"{method} leads the feedback variants with {recipe}.")
+    if options.pace:
+        table = pace.paces(experiment, scores)
+        print(table.to_string(float_format="{:.3g}".format))
+        for recipe, method in pace.lead(table).items():
+            print(f"{method} leads them with {recipe} given the same time.")
 
 
 def calibrate(options: argparse.Namespace) -> None:

@@ -142,7 +142,7 @@ def races(config: Config, results: Results) -> list[Race]:
             }
             behind = {label: [point, *wide] for label, point in at.items()}
             fed = [label for label in ratios if is_feedback(label)]
-            if chosen := part.chosen.get(RECIPE):
+            if chosen := part.timely.get(RECIPE):
                 ratios[CHOSEN], behind[CHOSEN] = ratios[chosen], behind[chosen]
             if fed:
                 ratios[BEST] = {n: min(ratios[label][n] for label in fed) for n in LEVELS}

@@ -65,16 +65,19 @@ class Benchmarks(ExperimentSection):
     hard_seeds: Many[Natural]
     shifts: Shifts
     search: Search
-    #: By recipe, the feedback variant that stands for all of them: chosen on validation data.
+    #: By recipe, the feedback variant that stands for all of them given the same number of steps,
+    #: and given the same time: chosen on validation data.
     chosen: Annotated[Chosen, IF_SET] = {}  # noqa: RUF012
+    timely: Annotated[Chosen, IF_SET] = {}  # noqa: RUF012
 
     @model_validator(mode="after")
     def _chosen_is_trained(self) -> Self:
-        for recipe, method in self.chosen.items():
-            known = [m for m in self.trained(recipe) if is_feedback(m)]
+        named = {"chosen": self.chosen, "timely": self.timely}
+        for name, recipe in ((name, recipe) for name, found in named.items() for recipe in found):
+            method, known = named[name][recipe], [*filter(is_feedback, self.trained(recipe))]
             if method not in known:
                 names = ", ".join(known) or "none, as no feedback variant is trained with it"
-                raise ValueError(f"chosen.{recipe} is {method!r}, expected one of {names}")
+                raise ValueError(f"{name}.{recipe} is {method!r}, expected one of {names}")
         return self
 
     def trained(self, recipe: str) -> list[str]:

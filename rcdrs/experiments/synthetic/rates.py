@@ -123,6 +123,13 @@ def choose(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"rate": best, "edge": edge})
 
 
+def at_best(scores: pd.DataFrame) -> pd.DataFrame:
+    """The lines of each method and recipe with its best rate."""
+    rates = choose(scores)["rate"]
+    own = scores[["method", "recipe"]].itertuples(index=False, name=None)
+    return scores[scores["rate"].to_numpy() == [rates[run] for run in own]]
+
+
 def lead(scores: pd.DataFrame) -> dict[str, str]:
     """For each recipe the feedback variant whose best rate has the lowest score of all."""
     best = _means(scores).min(axis=1)

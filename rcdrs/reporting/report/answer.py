@@ -148,11 +148,13 @@ def _timed(config: Config, results: Results) -> Told:
     lead = leading(races[0].ratios)
     if lead not in races[0].ratios:
         return [], []
+    timely = universe(config, FAIR).synthetic.timely.get(equal_time.RECIPE)
+    named = f"{timely}, chosen for this on validation data," if timely else FEEDBACK[lead]
     won = len(equal_time.no_worse(races, lead, "median"))
     over = percent(equal_time.gain(races, lead, "median").geometric)
     error = f"the median {equal_time.METRIC} of {WIDE}"
     told = (
-        f"Given the same time instead of the same number of steps, {FEEDBACK[lead]} is no worse "
+        f"Given the same time instead of the same number of steps, {named} is no worse "
         f"than {WIDE} in {won} of {len(races)} settings, and has {over} of {error} (geometric "
         "mean)."
     )

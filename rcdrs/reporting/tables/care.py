@@ -62,13 +62,13 @@ class Care(Table):
         splits = self.splits(config, results)
         pairs = product(care.contenders(config), (CLASSICAL, WIDE))
         limited = sum(care.gain(splits, *pair).limited for pair in pairs)
+        chosen = universe(config, FAIR).synthetic.chosen
         shown = {"metric": self.metric, "count": len(splits), "depths": _depths(splits)}
-        return shown | {"limit": f"{care.LIMIT:g}", "limited": limited} | _chosen(config)
+        return shown | {"limit": f"{care.LIMIT:g}", "limited": limited} | _chosen(chosen)
 
 
-def _chosen(config: Config) -> dict[str, Any]:
+def _chosen(found: dict[str, str]) -> dict[str, Any]:
     """The feedback variants chosen on validation data, in words."""
-    found = universe(config, FAIR).synthetic.chosen
     named = [f"{method} with {recipe}" for recipe, method in found.items()]
     return {"chosen": care.joined(named) if named else ""}
 
@@ -135,6 +135,7 @@ class EqualTime(Table):
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
         found = equal_time.races(config, results)
         timed = {p.timed for race in found for points in race.behind.values() for p in points}
-        told: dict[str, Any] = {"device": results.device(timed)} | _chosen(config)
+        chosen = universe(config, FAIR).synthetic.timely
+        told: dict[str, Any] = {"device": results.device(timed)} | _chosen(chosen)
         told["reading"] = " ".join(equal_time.reading(found))
         return told | {"levels": list(equal_time.LEVELS), "recipe": equal_time.RECIPE}
