@@ -24,12 +24,12 @@ from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.cli.main import main
 from rcdrs.experiments.settings import merge
-from rcdrs.reporting import care, equal_time
+from rcdrs.reporting import care, equal_time, headline
 from rcdrs.reporting.care import BEST, CHOSEN, CLASSICAL, LIMIT, SCHEDULE, WIDE, Gain, gain, split
 from rcdrs.reporting.details import Details
 from rcdrs.reporting.equal_time import Point, Race, error_at, points
 from rcdrs.reporting.render import LATEX
-from rcdrs.reporting.report.answer import QUESTION, Finding
+from rcdrs.reporting.report.answer import QUESTION, Finding, answer
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.page import sections
 from rcdrs.reporting.results import MissingRow, Results
@@ -436,3 +436,24 @@ def test_without_results_the_sections_say_how_to_get_them(tmp_path):
     for name in ("care", "equal_time"):
         assert {part.kind for part in parts[name]} == {"missing"}
         assert f"table_{name}" in parts[name][0].command
+
+
+# What the README shows of it
+
+
+def test_readmes_answer_and_picture_are_of_equal_care_where_it_is(run, evidence, monkeypatch):
+    """The sentences and findings of the report's first screen, and its figure in both recipes."""
+    monkeypatch.chdir(run)
+    command = ["headline", "--config", CONFIG.model_dump_json(), "--out", "shown/headline.md"]
+    assert main(command) == 0
+    page = answer(evidence, None)
+    told, _, *table = Path("shown/answer.md").read_text().splitlines()
+    assert told == " ".join(page.sentences)
+    assert [line.split(" | ")[0][2:] for line in table[2:]] == [f.claim for f in page.findings]
+    results = results_of(evidence, "care")
+    splits = split(CONFIG, results, "Gap")
+    for axes, recipe in zip(headline.draw(CONFIG, results).axes, care.RECIPES, strict=True):
+        drawn = {line.get_label(): line.get_ydata() for line in axes.lines}
+        found = [setting for setting in splits if setting.K in CONFIG.synthetic.depths[-1:]]
+        assert drawn["schedule"][-1] == gain(found, f"{SCHEDULE}, {recipe}").geometric
+        assert drawn["grid without an edge"][-1] == gain(found, WIDE).geometric

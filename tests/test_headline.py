@@ -68,9 +68,10 @@ def test_verb_writes_the_same_bytes_twice(run, tmp_path):
         assert first == second
 
 
-def test_readme_shows_the_rendered_table():
-    readme, rendered = (ROOT / "README.md").read_text(), ROOT / "paper_tables/headline.md"
-    shown = re.search(r"<!-- headline -->\n(.*?)<!-- end -->", readme, re.DOTALL)
+@pytest.mark.parametrize("name", ["answer", "headline"])
+def test_readme_shows_what_is_rendered(name):
+    readme, rendered = (ROOT / "README.md").read_text(), ROOT / f"paper_tables/{name}.md"
+    shown = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", readme, re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == rendered.read_text().strip()
     assert (ROOT / "paper_tables/headline.png").exists()

@@ -240,27 +240,32 @@ def _parser() -> argparse.ArgumentParser:
     sub = stage("time", "inference time of methods, ms per instance", ".csv", cores=2)
     sub.add_argument("--method", nargs="+", help="default: all")
 
+    def given(sub: argparse.ArgumentParser, *kinds: str) -> None:
+        """The configuration, and files with results."""
+        told = {
+            "times": "timing CSVs",
+            "details": "per instance, .npz files",
+            "shifts": "CSVs of other data",
+        }
+        sub.add_argument("--config", type=_object, required=True, help="as JSON")
+        sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: all)")
+        for kind in kinds:
+            sub.add_argument(f"--{kind}", type=Path, nargs="*", default=[], help=told[kind])
+
     sub = command("table", "results.table", "render one table of the paper from seed-level CSVs")
     sub.add_argument("name", help="synthetic_k20, coverage, ...")
-    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
-    sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
-    sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
-    sub.add_argument("--details", type=Path, nargs="*", default=[], help="per instance, .npz files")
-    sub.add_argument("--shifts", type=Path, nargs="*", default=[], help="CSVs of other data")
+    given(sub, "times", "details", "shifts")
     sub.add_argument(
         "--out", type=_file, required=True, help="the .tex file; a .csv goes beside it"
     )
 
-    sub = command("headline", "results.headline", "the table and the picture of the README")
-    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
-    sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
-    sub.add_argument("--out", type=_file, required=True, help="the .md file; a .png goes beside it")
+    sub = command("headline", "results.headline", "what the README shows of the results")
+    given(sub, "times", "details", "shifts")
+    told = "the .md file with the summary; answer.md and a .png go beside it"
+    sub.add_argument("--out", type=_file, required=True, help=told)
 
     sub = command("claims", "results.claims", "judge the claims of the paper")
-    sub.add_argument("--config", type=_object, required=True, help="the configuration, as JSON")
-    sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: of the run)")
-    sub.add_argument("--times", type=Path, nargs="*", default=[], help="timing CSVs")
-    sub.add_argument("--details", type=Path, nargs="*", default=[], help="per instance, .npz files")
+    given(sub, "times", "details")
     sub.add_argument(
         "--tests", type=Path, nargs="*", default=[], help="what `pytest --junitxml` wrote"
     )

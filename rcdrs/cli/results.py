@@ -36,10 +36,11 @@ def table(options: argparse.Namespace) -> None:
 
 
 def headline(options: argparse.Namespace) -> None:
-    from rcdrs.reporting.headline import draw, markdown
+    from rcdrs.reporting.headline import answer, behind, draw, markdown
 
-    config, results = _given(options, "coverage", "coverage_log_kkt")
+    config, results = _given(options, *behind(check(options.config)))
     _write(options.out, markdown(config, results))
+    _write(options.out.with_name("answer.md"), answer(config, results))
     with replacing(options.out.with_suffix(".png")) as temporary:
         # Without the version of the library, so that equal numbers give equal bytes.
         draw(config, results).savefig(temporary, metadata={"Software": None})

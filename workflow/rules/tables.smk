@@ -1,4 +1,7 @@
 # Tables from seed-level CSVs, each a target of its own: table_synthetic_k20, table_coverage, ...
+from rcdrs.reporting.headline import behind as behind_headline
+
+TOLD = behind_headline(plan.config)
 
 
 rule render:
@@ -36,22 +39,26 @@ rule render:
         " > {log:q} 2>&1"
 
 
-# What the README shows: a table in Markdown and a picture, from the rows of the coverage summary.
+# What the README shows: the answer and a table in Markdown, and a picture.
 use rule render as headline with:
     input:
-        rows=lambda wildcards: files(plan, "rows", "coverage", "coverage_log_kkt"),
+        rows=lambda wildcards: files(plan, "rows", *TOLD),
+        times=lambda wildcards: files(plan, "times", *TOLD),
+        shifts=lambda wildcards: files(plan, "shifts", *TOLD),
+        details=lambda wildcards: files(plan, "details", *TOLD),
     output:
         out=f"{plan.tables_folder}/headline.md",
+        answer=f"{plan.tables_folder}/answer.md",
         picture=f"{plan.tables_folder}/headline.png",
     log:
         f"{RUN}/logs/headline.log",
     benchmark:
         f"{RUN}/benchmarks/headline.tsv"
     params:
-        code=code_of("headline", "markdown", "draw"),
+        code=code_of("headline", "answer", "markdown", "draw"),
         command="headline",
     message:
-        "write the headline table and picture"
+        "write the answer, the headline table and the picture"
 
 
 rule preview:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -50,6 +51,10 @@ class Finding:
         return MARKS[HOLDS if self.count == self.total else most]
 
 
+#: Sentences, and what they are about in numbers.
+Told = tuple[list[str], list[Finding]]
+
+
 @dataclass(frozen=True)
 class Answer:
     sentences: list[str]
@@ -60,24 +65,28 @@ class Answer:
 
 def answer(evidence: Evidence, ledger: pd.DataFrame | None) -> Answer:
     """Of a run, finished or not; `ledger` has the verdicts on the paper's recipe."""
-    sentences, findings, figure = [], [], None
-    for table, tell in TOLD.items():
-        if (found := results_of(evidence, table)) is not None:
-            sentence, parts = tell(evidence.config, found)
+    behind = partial(results_of, evidence)
+    sentences, findings = tell(evidence.config, behind)
+    found = behind("care")
+    figure = None if found is None else headline(evidence.config, found)
+    return Answer(sentences, [*findings, *_claims(ledger)], figure)
+
+
+def tell(config: Config, behind: Callable[[str], Results | None]) -> Told:
+    """Sentences and findings from what the tables of `TOLD` are made of, as far as it is there."""
+    sentences, findings = [], []
+    for table, read in TOLD.items():
+        if (found := behind(table)) is not None:
+            sentence, parts = read(config, found)
             sentences += sentence
             findings += parts
-    if (found := results_of(evidence, "care")) is not None:
-        figure = headline(evidence.config, found)
-    return Answer(sentences, [*findings, *_claims(ledger)], figure)
+    return sentences, findings
 
 
 def results_of(evidence: Evidence, table: str) -> Results | None:
     """What a table is made of, with the seeds that are there; None where there are none."""
     seeds = evidence.seeds(table) if evidence.behind(table) else []
     return evidence.of(table, seeds) if seeds else None
-
-
-Told = tuple[list[str], list[Finding]]
 
 
 def _printed(config: Config, results: Results) -> Told:

@@ -26,7 +26,7 @@ FEEDBACK = {
 }
 
 
-def _parts(splits: list[Split], recipe: str) -> dict[str, str]:
+def parts(splits: list[Split], recipe: str) -> dict[str, str]:
     """What the gain is split into: the row behind each, without the recipe of what is trained."""
     return {
         "grid without an edge": WIDE,
@@ -39,36 +39,43 @@ def _parts(splits: list[Split], recipe: str) -> dict[str, str]:
 def gains(config: Config, results: Results) -> Figure:
     """Geometric means of the ratio to the strongest classical baseline, against depth."""
     splits = care.split(config, results, METRIC)
-    parts = _parts(splits, RECIPES[-1])
+    split = parts(splits, RECIPES[-1])
     shown = [
         *care.reading(splits, METRIC, RECIPES[-1]),
         f"Each point is the geometric mean, over families and scales, of the {METRIC} over that of "
-        f"the strongest classical baseline; feedback is {FEEDBACK[parts['feedback']]}.",
+        f"the strongest classical baseline; feedback is {FEEDBACK[split['feedback']]}.",
     ]
     panels = [_gains_panel(splits, recipe) for recipe in RECIPES]
-    styles = {part: look(row) for part, row in parts.items()}
+    styles = {part: look(row) for part, row in split.items()}
     return Figure("gains", TITLE, " ".join(shown), panels, legend("gains", styles))
 
 
 def headline(config: Config, results: Results) -> Figure:
     """The same of the last recipe alone, for the top of the page."""
     splits, recipe = care.split(config, results, METRIC), RECIPES[-1]
-    parts = _parts(splits, recipe)
+    split = parts(splits, recipe)
     shown = (
         f"{METRIC} over that of the strongest classical baseline, geometric mean over families and "
-        f"scales; feedback is {FEEDBACK[parts['feedback']]}."
+        f"scales; feedback is {FEEDBACK[split['feedback']]}."
     )
-    marks = legend("headline", {part: look(row) for part, row in parts.items()})
+    marks = legend("headline", {part: look(row) for part, row in split.items()})
     return Figure("headline", TITLE, shown, [_gains_panel(splits, recipe)], marks)
 
 
-def _gains_panel(splits: list[Split], recipe: str) -> Markup:
+def curves_of(splits: list[Split], recipe: str) -> list[Curve]:
+    """Of each part the geometric mean of the ratio, against depth."""
     depths, curves = sorted({found.K for found in splits}), []
     at = {K: [found for found in splits if found.K == K] for K in depths}
-    for part, row in _parts(splits, recipe).items():
+    for part, row in parts(splits, recipe).items():
         for label in {row, f"{row}, {recipe}"} & set(splits[0].found):
             values = [care.gain(at[K], label).geometric for K in depths]
             curves.append(Curve(part, pd.DataFrame({"ratio": values}, depths), look(row)))
+    return curves
+
+
+def _gains_panel(splits: list[Split], recipe: str) -> Markup:
+    curves = curves_of(splits, recipe)
+    depths = list(curves[0].points.index)
     told = "; ".join(f"{c.label} {c.y.iloc[0]:.3g} to {c.y.iloc[-1]:.3g}" for c in curves)
     alt = f"{METRIC} ratio from K={depths[0]} to K={depths[-1]}: {told}."
     title = f"Over the strongest classical, {recipe_name(recipe)}"
