@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import os
 import platform
@@ -18,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +32,7 @@ from tqdm import tqdm
 
 from rcdrs.artifact import manifest
 from rcdrs.artifact.config import PAPER
+from rcdrs.artifact.git import GitFailed, export, git
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.manifest import RELEASED, Released
 
@@ -258,22 +257,22 @@ def verify(
     """
     if not (root / ".git").exists():
         raise NotVerified(f"{root} is not a git checkout: clone the repository, and verify there.")
-    if changed := _git(root, "status", "--porcelain", "--", *CODE):
+    if changed := git(root, "status", "--porcelain", "--", *CODE):
         raise NotVerified(
             f"what is verified is a commit, and in {root} these are not committed:\n{changed}\n"
             "Commit them, or put them aside with `git stash -u`."
         )
     sample = (sample or root / SAMPLE).resolve()
-    base = base or _git(root, "log", "-1", "--format=%H", "--", MANIFEST)
+    base = base or git(root, "log", "-1", "--format=%H", "--", MANIFEST)
     try:
-        then, now = (_git(root, "rev-parse", "--verify", f"{c}^{{commit}}") for c in (base, "HEAD"))
-    except NotVerified as error:
+        then, now = (git(root, "rev-parse", "--verify", f"{c}^{{commit}}") for c in (base, "HEAD"))
+    except GitFailed as error:
         raise NotVerified(f"base is {base!r}, expected a commit of {root}.") from error
     packages = " ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "numba"))
     machine = f"{platform.node()}, {platform.machine()} {platform.system()}, {packages}"
     with tempfile.TemporaryDirectory(prefix="rcdrs-verify-") as name:
         work = Path(name)
-        codes = [_export(root, commit, work / commit) for commit in (then, now)]
+        codes = [export(root, commit, work / commit, "results") for commit in (then, now)]
         _check_paper(_read(sample), *(_read(code / PAPER) for code in codes))
         digest = hashlib.sha256(sample.read_bytes()).hexdigest()
         kept = (keep or work) / f"{then[:12]}-{_hash(digest, machine)[:12]}"
@@ -323,23 +322,6 @@ def _digests(code: Path, manifest: Path) -> dict[str, dict[str, str]]:
 def _read(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     return values
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotVerified(f"{' '.join(command)} failed: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
-def _export(root: Path, commit: str, folder: Path) -> Path:
-    """The files of a commit but its results; unlike a worktree, nothing of it is left in git."""
-    command = ["git", "-C", str(root), "archive", commit, ".", ":!results"]
-    archive = subprocess.run(command, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
-    return folder
 
 
 def _check_paper(sample: dict[str, Any], base: dict[str, Any], here: dict[str, Any]) -> None:
