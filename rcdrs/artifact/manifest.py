@@ -25,6 +25,8 @@ from rcdrs.files import replacing, sha256
 #: In a checkout.
 RELEASED = "results/released"
 MANIFEST = "manifest.json"
+#: At the top of what was unpacked from an archive: `rcdrs.artifact.crate`.
+METADATA = "ro-crate-metadata.json"
 #: By part of a file, a run or the times of a method: ``CODE SETTINGS``.
 Digests = dict[str, str]
 #: The rule of the workflow that computes each kind of what is released.
@@ -71,6 +73,7 @@ class Entry(Section):
     torch: Printable = ""
     numpy: Printable = ""
     seconds: Weight = 0.0
+    ended: Printable = ""
 
 
 class Manifest(Section):
@@ -194,6 +197,8 @@ def _told_once(pairs: list[tuple[str, Any]]) -> Plain:
 def restore(folder: Path, name: str = "") -> str:
     """What brings back what was committed: the whole release, or a file of it."""
     root = folder.resolve().parent.parent
+    if (root / METADATA).exists():
+        return f"restore {Path(RELEASED, name)} from the archive that this was unpacked from"
     git = "git" if root == Path.cwd() else f"git -C {shlex.quote(str(root))}"
     return f"restore it with `{git} checkout -- {shlex.quote(str(Path(RELEASED, name)))}`"
 

@@ -227,11 +227,21 @@ class Plan:
         known = (key.universe, key.kind, key.experiment, run)
         if known not in self._digested:
             one = key if run is None else replace(key, method=run.method, recipe=run.recipe)
-            chain = self._chain(one)
-            settings = [(link.kind, self.settings(link)) for link in chain]
-            code = settings_digest([self.code(link) for link in chain])
-            self._digested[known] = f"{code} {settings_digest([settings, self.config.threads])}"
+            code = settings_digest([self.code(link) for link in self._chain(one)])
+            self._digested[known] = f"{code} {settings_digest(self.all_settings(one))}"
         return self._digested[known]
+
+    def all_settings(self, key: Key) -> list[Any]:
+        """Of a result of one run: the settings of each stage behind it, and the threads."""
+        chain = self._chain(key)
+        return [[(link.kind, self.settings(link)) for link in chain], self.config.threads]
+
+    def parts(self, key: Key) -> dict[str, Key]:
+        """Each part of a result that has a digest of its own, as a result of one run or method."""
+        if key.kind == "times":
+            return dict.fromkeys(self.digests(key), key)
+        runs = self.runs(key)
+        return {str(run): replace(key, method=run.method, recipe=run.recipe) for run in runs}
 
     @cached_property
     def _digested(self) -> dict[Any, str]:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -249,10 +250,12 @@ def _merge_details(source: Path, target: Path) -> None:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
 
 
-def _wall_time(run: Path, key: Key) -> dict[str, float]:
-    """How long the job that wrote the file took, where the run has measured it."""
+def _wall_time(run: Path, key: Key) -> Plain:
+    """How long the job that wrote the file took, and when it ended, if it was measured."""
     name = Path(key.path()).relative_to(key.within).with_suffix(".tsv")
     measured = name if key.kind == "rows" else name.relative_to(name.parts[0])
     path = run / "benchmarks" / RULES[key.kind] / key.within / measured
-    seconds = benchmark_seconds(path)
-    return {} if seconds is None else {"seconds": seconds}
+    if (seconds := benchmark_seconds(path)) is None:
+        return {}
+    ended = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return {"seconds": seconds, "ended": ended.isoformat(timespec="seconds")}

@@ -290,9 +290,12 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("status", "results.status", "which results tables have: released, computed, ...")
     sub.add_argument("--json", action="store_true", help="digests of what is released, by result")
     configured(sub)
-    configured(
-        command("release", "results.release", "copy a run's current results to results/released")
-    )
+    sub = command("release", "results.release", "copy a run's current results to results/released")
+    told = "instead: code, released results, tables and report as a Workflow Run RO-Crate"
+    sub.add_argument("--crate", type=_file, metavar="FOLDER", help=told)
+    told = "instead: the same as one .tar.gz file, with its checksum beside it"
+    sub.add_argument("--archive", type=_file, metavar="FILE", help=told)
+    configured(sub)
     command("schema", "results.schema", "what a configuration may hold, as a JSON schema")
 
     sub = command(

@@ -119,6 +119,9 @@ def preview(options: argparse.Namespace) -> None:
 
 
 def release(options: argparse.Namespace) -> None:
+    if options.archive or options.crate:
+        _publish(options)
+        return
     plan, paper = Plan.read(ROOT, options.configfile), Plan.read(ROOT)
     folder = ROOT / RELEASED
     if not Path(plan.folder).is_dir():
@@ -138,6 +141,28 @@ def release(options: argparse.Namespace) -> None:
             f"{outdated} results in {folder} no longer hold and are not used: release them again."
         )
     _warn(now)
+
+
+def _publish(options: argparse.Namespace) -> None:
+    """A release for others: as one file, or as a folder."""
+    from rcdrs.artifact.archive import write_archive, write_crate
+
+    if options.configfile:
+        raise ValueError("--configfile says what to release, and --crate and --archive are of all.")
+    if options.crate:
+        print(f"wrote {options.crate}: {write_crate(ROOT, options.crate, _report_of):,} files")
+    if options.archive:
+        size = write_archive(ROOT, options.archive, _report_of)
+        print(f"wrote {options.archive}: {size / 1e6:.1f} MB, and {options.archive}.sha256")
+
+
+def _report_of(plan: Plan, out: Path) -> None:
+    """With the claims as they are in that checkout."""
+    from rcdrs.reporting.report.page import RECIPES
+    from rcdrs.reporting.report.page import report as write
+
+    found = [Path(plan.tables_folder, f"claims_{recipe}.csv") for recipe in RECIPES]
+    write(plan, out, *(path if path.exists() else None for path in found))
 
 
 def compare(options: argparse.Namespace) -> None:
