@@ -77,6 +77,7 @@ onstart:
 
 
 onsuccess:
+    tell(console.made())
     tell(overhead(measure(RUN)))
 
 

@@ -22,8 +22,9 @@ from conftest import ROOT, copy_of_checkout
 from numba.core.caching import _CacheLocator
 from snakemake.exceptions import WorkflowError
 
+from rcdrs.artifact import console as console_module
 from rcdrs.artifact import slurm
-from rcdrs.artifact.console import Console
+from rcdrs.artifact.console import PAUSE, Console
 from rcdrs.artifact.hooks import Start, failure, recover, refuse
 from rcdrs.artifact.plan import Plan
 
@@ -135,17 +136,73 @@ def test_run_says_what_it_will_do_and_what_it_did(finished):
     assert "of it inside training, evaluation and timing." in output
 
 
-def test_each_job_is_a_line_at_its_start_and_one_at_its_end(finished):
+def test_run_says_how_far_it_is_and_what_it_made(finished):
+    """First what it does, and at the end that it is done and where to look."""
     lines = (finished / "output").read_text().replace(str(ROOT), ".").splitlines()
-    for what in ("train RCDRS-Env (paper) on socp-small, K=3, seed 0", "render the table settings"):
-        start, end = (line for line in lines if what in line)
-        assert start == f"start {what}"
-        assert re.fullmatch(
-            rf"\[\d/{JOBS}\] {re.escape(what)}: [\d.]+ s(, about [\d.]+ s left)?", end
-        )
-    assert [line[1:2] for line in lines if line.startswith("[")] == list("12345678")
-    assert len(lines) < 2 * JOBS + 10
+    progress = [line for line in lines if line.startswith("[")]
+    assert progress[0] == f"[0/{JOBS}] generate socp-small, seed 0"
+    assert re.fullmatch(rf"\[{JOBS}/{JOBS}\] [\d.]+ (s|min)", progress[-1])
+    tables = "results/tiny/paper_tables/settings"
+    assert f"made {tables}.csv, {tables}.tex" in lines
     assert max(map(len, lines)) < 200
+
+
+class Job:
+    """Of a run in which all need the first."""
+
+    local, indent, benchmark = True, False, "x.tsv"
+
+    def __init__(self, number: int) -> None:
+        self.jobid = self.job_id = number
+        self.message, self.output = f"job {number}", [f"out/{number}.csv"]
+
+
+@pytest.fixture
+def console(monkeypatch):
+    """Of 400 jobs, at a time that a test sets."""
+    jobs = [Job(number) for number in range(400)]
+    needed = {job: jobs[1:] if job is jobs[0] else [] for job in jobs}
+    dag = SimpleNamespace(get_job_group=lambda job: None, depending=needed)
+    found = object.__new__(Console)
+    workflow = SimpleNamespace(dryrun=False, dag=dag)
+    vars(found).update(_finished=[], _running={}, _told=-PAUSE, _workflow=workflow)
+    seconds = dict.fromkeys(jobs, 1.0)
+    wall = lambda workflow: float(len(seconds))  # noqa: E731
+    vars(found).update(schedule=SimpleNamespace(seconds=seconds, wall=wall), _whole=400.0)
+    vars(found).update(_began=0.0, _jobs={job.jobid: job for job in jobs}, now=0.0)
+    monkeypatch.setattr(console_module, "monotonic", lambda: found.now)
+    return found
+
+
+def test_progress_is_a_few_lines_a_minute_however_many_jobs_end(console):
+    """400 jobs of a second each."""
+    told = []
+    for number, job in enumerate(list(console.schedule.seconds)):
+        console.now = float(number)
+        told.append(console._job_info(job))
+        console._job_finished(job)
+        told.append(console._progress(None))
+    told = list(filter(None, told))
+    assert told[0] == "[  0/400] job 0"
+    assert re.fullmatch(r"\[ 15/400\] 15 s, about 6 min left: job 15", told[1])
+    assert told[-1] == "[400/400] 7 min"
+    assert len(told) <= 2 + 400 / PAUSE
+
+
+def test_progress_names_one_of_the_jobs_that_run(console):
+    for job in list(console.schedule.seconds)[:3]:
+        console._job_info(job)
+    console.now = 20.0
+    console._job_finished(console._jobs[1])
+    assert console._progress(None) == "[  1/400] 20 s, about 9 min left: job 2, and 1 more"
+
+
+def test_what_was_made_is_listed_by_folder(console):
+    """Without what other jobs took; of many files, how many there are."""
+    assert console.made() == "made out: 399 .csv"
+    few = {number: console._jobs[number] for number in (0, 7, 5)}
+    console._jobs = few
+    assert console.made() == "made out/5.csv, out/7.csv"
 
 
 def test_dry_run_of_the_paper_fits_a_screen(tmp_path):

@@ -1,4 +1,4 @@
-"""What a run prints: a line when a job starts and one when it ends, and errors in full.
+"""What a run prints: how far it is, a few lines a minute, errors in full, and what it made.
 
 Snakemake describes each job with all of its files.  Here its handler of the terminal gets only what
 is left to it: warnings, errors, and everything where no jobs are run.  The log of a run keeps
@@ -18,8 +18,12 @@ from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from rcdrs.artifact.schedule import Schedule
-from rcdrs.artifact.times import JOB_TIMES, Estimate, benchmark_seconds, count, duration, read
+from rcdrs.artifact.times import JOB_TIMES, Estimate, count, duration, read
 
+#: Seconds from one line of progress to the next, however many jobs end meanwhile.
+PAUSE = 15.0
+#: Files of one folder that are named one by one; of more, there is a number for each kind.
+NAMED = 4
 #: What is worth a line among the messages of Snakemake that belong to no event.
 KEPT = re.compile(
     "Building DAG|Nothing to be done|[Ss]ubmitted|Trying to restart"
@@ -39,7 +43,9 @@ class Console(logging.Handler):
     def __init__(self, workflow: Any, run: str) -> None:
         super().__init__()
         self._workflow, self._run = workflow, run
-        self._finished: list[Any] = []  # since progress was last told
+        self._finished: list[Any] = []  # and not yet counted
+        self._running: dict[Any, str] = {}
+        self._told = -PAUSE
         settings = workflow.output_settings
         asked = settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag
         usual = [each for each in logger.handlers if each.name == "DefaultStreamHandler"]
@@ -102,11 +108,14 @@ class Console(logging.Handler):
     def _job_info(self, record: Any) -> str:
         if self._workflow.dryrun or record.indent or record.benchmark is None:
             return ""
-        return self._line("start" if record.local else "submit", self._message(record.jobid))
+        self._running[record.jobid] = self._message(record.jobid)
+        return self._progress_line()
 
     def _group_info(self, record: Any) -> str:
-        group = f"{count(len(record.jobs), 'job')} of {record.group_id}"
-        return "" if self._workflow.dryrun else self._line("submit", group)
+        if self._workflow.dryrun:
+            return ""
+        self._running[record.group_id] = f"{count(len(record.jobs), 'job')} of {record.group_id}"
+        return self._progress_line()
 
     def _job_finished(self, record: Any) -> str:
         if record.job_id in self._jobs:
@@ -116,18 +125,35 @@ class Console(logging.Handler):
     def _progress(self, record: Any) -> str:
         """Of a job, or of the jobs of a group, which end together."""
         jobs, self._finished = self._finished, []
-        if not jobs:
-            return ""
-        took = sum(benchmark_seconds(Path(job.benchmark)) or 0.0 for job in jobs)
         for job in jobs:
             del self.schedule.seconds[job]
-        what = self._message(jobs[0].jobid)
-        if group := self._workflow.dag.get_job_group(jobs[0]):
-            what = f"{count(len(jobs), 'job')} of {group.groupid}"
-        total, left = len(self._jobs), self._left()
-        done = f"[{total - len(self.schedule.seconds):{len(str(total))}}/{total}]"
-        text = self._line(done, f"{what}: {duration(took)}")
-        return f"{text}, about {duration(left)} left" if left else text
+            group = self._workflow.dag.get_job_group(job)
+            self._running.pop(group.groupid if group else job.jobid, "")
+        return self._progress_line() if jobs else ""
+
+    def _progress_line(self) -> str:
+        """How far the run is; nothing where that was told a moment ago, and there is more to do."""
+        left, now = len(self.schedule.seconds), monotonic()
+        if left and (now - self._told < PAUSE or not self._running):
+            return ""
+        first, self._told = self._told < 0, now
+        total = len(self._jobs)
+        done = f"[{total - left:{len(str(total))}}/{total}]"
+        text = "" if first else duration(now - self._began)
+        if left:
+            rest = "" if first else f", about {duration(self._left())} left: "
+            names = list(self._running.values())
+            text += rest + names[-1] + (f", and {len(names) - 1} more" if names[1:] else "")
+        return self._line(done, text)
+
+    def made(self) -> str:
+        """What this run made that no other job of it needs, by folder."""
+        jobs, needed = set(self._jobs.values()), self._workflow.dag.depending
+        last = [job for job in self._jobs.values() if not jobs & set(needed[job])]
+        folders: dict[Path, list[Path]] = {}
+        for path in sorted(Path(name) for job in last for name in job.output):
+            folders.setdefault(path.parent, []).append(path)
+        return "\n".join(f"made {_listed(folder, each)}" for folder, each in folders.items())
 
     def _left(self) -> float:
         """Expected seconds to the end, at the pace of this run so far.
@@ -155,3 +181,14 @@ class Console(logging.Handler):
     def _message(self, jobid: int) -> str:
         job = self._jobs[jobid]
         return job.message or job.rule.name
+
+
+def _listed(folder: Path, paths: list[Path]) -> str:
+    """Few files by name; of many, how many of each kind, and the odd ones by name."""
+    if len(paths) <= NAMED:
+        return ", ".join(map(str, paths))
+    kinds: dict[str, list[Path]] = {}
+    for path in paths:
+        kinds.setdefault(path.suffix, []).append(path)
+    told = [f"{len(each)} {kind}" if each[1:] else each[0].name for kind, each in kinds.items()]
+    return f"{folder}: {', '.join(told)}"
