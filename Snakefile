@@ -22,11 +22,14 @@ from rcdrs.artifact.key import PARTS, PATHS
 from rcdrs.artifact.times import measure, overhead
 from rcdrs.reporting.tables import configured
 
+# The checkout, also where workflow/Snakefile includes this file.
+ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True))
 
-configfile: Path(workflow.basedir) / "workflow/config/paper.yaml"
+
+configfile: ROOT / "workflow/config/paper.yaml"
 
 
-plan = plan_of(config, beside(workflow.basedir), workflow.configfiles)
+plan = plan_of(config, beside(ROOT), workflow.configfiles)
 config = plan.config.plain()
 RUN = plan.folder
 TABLES = configured(plan.config)
@@ -36,7 +39,7 @@ RECIPES = ["paper", *(["log_kkt"] if config["synthetic"]["extended"] else [])]
 GPUS = int(config["device"] == "cuda")
 
 if workflow.is_main_process:
-    console = Console(workflow, RUN)
+    console = Console(workflow, ROOT, RUN)
     Start(workflow, plan)
 
 # The commands are those of this checkout, in the Python that runs it, and end when it does.  Their
@@ -44,7 +47,7 @@ if workflow.is_main_process:
 BIN, PARENT = Path(sys.executable).parent, f"{platform.node()}:{os.getpid()}"
 THREADS = [f"{name}={config['threads']}" for name in server.THREADS]
 shell.prefix(
-    'export PATH={BIN:q}:"$PATH" PYTHONPATH={workflow.basedir:q}:"$PYTHONPATH"'
+    'export PATH={BIN:q}:"$PATH" PYTHONPATH={ROOT:q}:"$PYTHONPATH"'
     " RCDRS_PARENT={PARENT:q} {THREADS:q}; "
 )
 # A submission to a cluster runs no hooks.  Those that SLURM starts inside it share the first's.

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
         ("ruff", "check", "."),
         ("ruff", "format", "--check", "."),
         ("mypy",),
-        ("snakefmt", "--check", "Snakefile", "workflow/rules"),
+        ("snakefmt", "--check", "Snakefile", "workflow/Snakefile", "workflow/rules"),
     ],
     ids=" ".join,
 )

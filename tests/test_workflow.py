@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from conftest import ROOT, copy_of_checkout
 from numba.core.caching import _CacheLocator
 from snakemake.exceptions import WorkflowError
@@ -241,6 +242,30 @@ def test_snakemake_speaks_where_the_console_fails():
 
 def test_finished_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished).stdout
+
+
+def test_report_of_snakemake_shows_the_tables_without_a_network(finished, tmp_path):
+    """All that its page shows is packed with Snakemake, and nothing is left to download."""
+    page = tmp_path / "report.html"
+    done = snakemake(finished, "--report", page)
+    assert done.returncode == 0, done.stdout
+    assert "downloading" not in done.stdout
+    content = page.read_text()
+    assert "results/tiny/paper_tables/settings.csv" in content
+    assert "Tables" in content
+    assert not re.search(r"<(script|link|img)[^>]* (src|href)=.?https?:", content)
+
+
+def test_workflow_is_found_where_catalogs_look_for_it(finished):
+    """As the same: the finished run has nothing to do."""
+    start = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "workflow/Snakefile"]
+    where = ["--directory", finished, "--cores", "1", "--configfile", finished / "tiny.yaml"]
+    words = [str(word) for word in (*start, "table_settings", *where)]
+    done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert (ROOT / "config/README.md").exists()
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert usage["report"] is True
 
 
 def hand_kernels_on(checkout: Path, cache: Path) -> None:

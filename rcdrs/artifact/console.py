@@ -40,9 +40,9 @@ def tell(text: str) -> None:
 class Console(logging.Handler):
     """In the place of Snakemake's handler of the terminal, which stays behind it."""
 
-    def __init__(self, workflow: Any, run: str) -> None:
+    def __init__(self, workflow: Any, root: Path, run: str) -> None:
         super().__init__()
-        self._workflow, self._run = workflow, run
+        self._workflow, self._root, self._run = workflow, root, run
         self._finished: list[Any] = []  # and not yet counted
         self._running: dict[Any, str] = {}
         self._told = -PAUSE
@@ -57,7 +57,7 @@ class Console(logging.Handler):
     @cached_property
     def schedule(self) -> Schedule:
         """Of the jobs that are left; first asked for when Snakemake knows all of them."""
-        table = read(Path(self._workflow.basedir, JOB_TIMES))
+        table = read(self._root / JOB_TIMES)
         schedule = Schedule(self._workflow.dag, Estimate(self._run, table))
         self._whole, self._began = schedule.wall(self._workflow), monotonic()
         return schedule

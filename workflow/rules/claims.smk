@@ -18,7 +18,7 @@ rule test_claims:
         runtime=growing(30),
     params:
         code=claim_sources,
-        folder=lambda wildcards, output: workflow.basedir,
+        folder=lambda wildcards, output: str(ROOT),
         tests=lambda wildcards: claim_tests(),
     message:
         "run the tests behind claims"
@@ -38,7 +38,9 @@ use rule render as judge_claims with:
         tests=[rules.test_claims.output.report] if find_spec("pytest") else [],
     output:
         out=f"{plan.tables_folder}/claims_{{recipe}}.md",
-        csv=f"{plan.tables_folder}/claims_{{recipe}}.csv",
+        csv=shown(
+            f"{plan.tables_folder}/claims_{{recipe}}.csv", "Claims", recipe="{recipe}"
+        ),
         noise=f"{plan.tables_folder}/claims_{{recipe}}_noise.csv",
     log:
         f"{RUN}/logs/judge_claims/{{recipe}}.log",

@@ -9,7 +9,7 @@ from rcdrs.artifact.digest import code_digest, settings_digest
 from rcdrs.reporting.tables import files
 
 # Of conda, for all rules; Snakemake formats the path, and a folder may have braces in its name.
-ENVIRONMENT = re.sub("([{}])", r"\1\1", f"{workflow.basedir}/envs/rcdrs.yaml")
+ENVIRONMENT = re.sub("([{}])", r"\1\1", f"{ROOT}/envs/rcdrs.yaml")
 
 
 def key(kind, wildcards):
@@ -44,6 +44,11 @@ def code_of(module, *functions):
     """The digest of functions of a module of `rcdrs.reporting`."""
     places = [(f"rcdrs.reporting.{module}", function) for function in functions]
     return lambda wildcards: code_digest(*places)
+
+
+def shown(path, category, **labels):
+    """An output that `snakemake --report` shows."""
+    return report(path, category=category, labels=labels)
 
 
 @cache

@@ -15,7 +15,7 @@ use rule render as report with:
         claims=[f"{plan.tables_folder}/claims_{recipe}.csv" for recipe in RECIPES],
         templates=[beside(path) for path in sorted(TEMPLATES.iterdir())],
     output:
-        out=f"{RUN}/report.html",
+        out=shown(f"{RUN}/report.html", "Report", page="question, answer, evidence"),
     log:
         f"{RUN}/logs/report.log",
     benchmark:
@@ -33,7 +33,11 @@ use rule preview as dispatch_day with:
     input:
         trace=lambda wildcards: plan.results(traced_day(plan)),
     output:
-        picture=f"{plan.tables_folder}/dispatch_day.png",
+        picture=shown(
+            f"{plan.tables_folder}/dispatch_day.png",
+            "Pictures",
+            picture="a day of dispatch",
+        ),
     log:
         f"{RUN}/logs/dispatch_day.log",
     benchmark:

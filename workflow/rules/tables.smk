@@ -13,7 +13,7 @@ rule render:
         templates=templates,
     output:
         out=f"{plan.tables_folder}/{{table}}.tex",
-        csv=f"{plan.tables_folder}/{{table}}.csv",
+        csv=shown(f"{plan.tables_folder}/{{table}}.csv", "Tables", table="{table}"),
     log:
         f"{RUN}/logs/render/{{table}}.log",
     benchmark:
@@ -49,7 +49,9 @@ use rule render as headline with:
     output:
         out=f"{plan.tables_folder}/headline.md",
         answer=f"{plan.tables_folder}/answer.md",
-        picture=f"{plan.tables_folder}/headline.png",
+        picture=shown(
+            f"{plan.tables_folder}/headline.png", "Pictures", picture="headline"
+        ),
     log:
         f"{RUN}/logs/headline.log",
     benchmark:
