@@ -296,6 +296,8 @@ def _parser() -> argparse.ArgumentParser:
     told = "instead: the same as one .tar.gz file, with its checksum beside it"
     sub.add_argument("--archive", type=_file, metavar="FILE", help=told)
     configured(sub)
+    sub = command("docs", "docs.docs", "the reference of the public functions, as HTML pages")
+    sub.add_argument("--out", type=_file, required=True, metavar="FOLDER", help="of the pages")
     command("schema", "results.schema", "what a configuration may hold, as a JSON schema")
 
     sub = command(
