@@ -17,6 +17,7 @@ from hypothesis import settings
 from torch import Tensor
 
 from rcdrs.artifact.config import PAPER, Config, load
+from rcdrs.artifact.manifest import METADATA
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.runtime import end_with_parent
 from rcdrs.cones import PSD, Box, Cone, Nonneg, Product, RotatedSecondOrder, SecondOrder
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 INF = math.inf
+needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 ROOT = Path(__file__).parents[1]
 #: Three buses in a row and one in a loop, four periods: all kinds of devices, and fast.
 TINY_NETWORK = Network(
@@ -171,7 +173,8 @@ def process_settings():
 
 def copy_of_checkout(folder: Path) -> Path:
     """A copy of this checkout, in which all released results are current."""
-    skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info")
+    # Without what says of this checkout that it was unpacked from an archive.
+    skipped = shutil.ignore_patterns(".*", "__pycache__", "results", "*.egg-info", METADATA)
     shutil.copytree(ROOT, folder, ignore=skipped)
     shutil.copytree(ROOT / "results/released", folder / "results/released")
     plan = Plan.read(folder)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import needs_git
 
 from rcdrs.artifact import archive
 from rcdrs.artifact.archive import NotArchived, write_archive, write_crate
@@ -36,7 +37,6 @@ DATE = datetime(2026, 5, 17, 12, tzinfo=UTC)
 ORIGIN = {"host": "here", "machine": "x86_64 Linux", "python": "3.11.7", "torch": "2.13.0"}
 ENDED = {"seconds": 12.5, "ended": "2026-05-16T10:00:00+00:00"}
 
-needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 pytestmark = needs_git
 
 

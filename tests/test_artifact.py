@@ -48,7 +48,7 @@ def test_command_of_rcdrs_is_one_that_is_understood(page, command):
     """With its options; what it does is tested elsewhere."""
     words = shlex.split(command)[1:]
     if "--help" in words:
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             _parser().parse_args(words)
     else:
         assert _parser().parse_args(words).command == words[0], page

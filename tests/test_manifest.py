@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import needs_git
 from snakemake.exceptions import WorkflowError
 
 from rcdrs.artifact.hooks import plan_of
@@ -139,6 +140,7 @@ def test_released_files_without_a_manifest_are_no_empty_release(folder, capsys, 
     assert not (folder / MANIFEST).exists()
 
 
+@needs_git
 def test_release_that_git_knows_and_that_is_gone_is_told(folder):
     for command in (["init", "-q"], ["add", "results"]):
         subprocess.run(["git", *command], check=True)
