@@ -148,6 +148,36 @@ def test_definition_that_is_gone_is_named():
         stage_digest("no_such_stage", "synthetic")
 
 
+#: Of each kind that later Pythons write otherwise, and as 3.11 does.
+WRITTEN = {
+    "def f(): return None": "FunctionDef(name='f', args=arguments(posonlyargs=[], args=[], "
+    "kwonlyargs=[], kw_defaults=[], defaults=[]), body=[Return(value=Constant(value=None))], "
+    "decorator_list=[])",
+    "class C: x: int": "ClassDef(name='C', bases=[], keywords=[], body=[AnnAssign(target=Name("
+    "id='x', ctx=Store()), annotation=Name(id='int', ctx=Load()), simple=1)], decorator_list=[])",
+    "f(*a, **k)": "Expr(value=Call(func=Name(id='f', ctx=Load()), args=[Starred(value=Name(id='a', "
+    "ctx=Load()), ctx=Load())], keywords=[keyword(value=Name(id='k', ctx=Load()))]))",
+    "f'a{x!r:>{w}}' 'b'": "Expr(value=JoinedStr(values=[Constant(value='a'), FormattedValue(value="
+    "Name(id='x', ctx=Load()), conversion=114, format_spec=JoinedStr(values=[Constant(value='>'), "
+    "FormattedValue(value=Name(id='w', ctx=Load()), conversion=-1)])), Constant(value='b')]))",
+    "f'a {x=}'": "Expr(value=JoinedStr(values=[Constant(value='a x='), FormattedValue(value=Name("
+    "id='x', ctx=Load()), conversion=114)]))",
+}
+
+
+@pytest.mark.parametrize("code", WRITTEN)
+def test_every_python_writes_the_same_digest(code):
+    """A release made by one Python is current under another."""
+    assert digest._dump(ast.parse(code).body[0]) == WRITTEN[code]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="later Pythons write trees otherwise")
+def test_digests_are_of_what_python_3_11_writes():
+    for path in digest.ROOT.rglob("*.py"):
+        tree = ast.parse(path.read_bytes())
+        assert digest._dump(tree) == ast.dump(tree), path
+
+
 def test_order_of_settings_does_not_count():
     assert settings_digest({"a": 1, "b": 2}) == settings_digest({"b": 2, "a": 1})
     assert settings_digest({"a": 1}) != settings_digest({"a": 2})

@@ -81,7 +81,7 @@ class _Plain(ast.NodeTransformer):
         imports = [part for part in node.body if isinstance(part, _IMPORTS)]
         alone = [type(i)(**vars(i) | {"names": [alias]}) for i in imports for alias in i.names]
         rest = [part for part in node.body if part not in imports]
-        node.body = [*sorted(alone, key=ast.dump), *rest]
+        node.body = [*sorted(alone, key=_dump), *rest]
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
@@ -105,7 +105,35 @@ def _tree(module: str) -> ast.Module:
 
 @cache
 def _dump(node: ast.AST) -> str:
-    return ast.dump(node)
+    """As `ast.dump` of Python 3.11 writes it, whichever Python runs this: later ones leave out empty
+    lists, know parameters of types, and take the text of an f-string apart otherwise."""
+    parts = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        absent = value is None and getattr(type(node), name, ...) is None
+        if not absent and (name != "type_params" or value):
+            if isinstance(node, ast.JoinedStr):
+                value = _joined(value)
+            parts.append(f"{name}={_dumped(value)}")
+    return f"{type(node).__name__}({', '.join(parts)})"
+
+
+def _dumped(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_dumped, value))}]"
+    return _dump(value) if isinstance(value, ast.AST) else repr(value)
+
+
+def _joined(parts: list[ast.expr]) -> list[ast.expr]:
+    """Without empty texts between the values of an f-string, and with neighbours as one."""
+    found: list[ast.expr] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if isinstance(part, ast.Constant) and isinstance(last, ast.Constant):
+            found[-1] = ast.Constant(f"{last.value!s}{part.value!s}", last.kind)
+        elif not isinstance(part, ast.Constant) or part.value:
+            found.append(part)
+    return found
 
 
 @cache
