@@ -35,6 +35,7 @@ EXAMPLES = """examples:
   rcdrs explain synthetic_k20 RCDRS-Env ObjErr
   rcdrs draw trace.csv --out day.png
   rcdrs schema
+  rcdrs lock --check
   rcdrs bench step --case mixed-hard --depth 20 --batch 1000 --threads 1
   rcdrs calibrate socp mixed
 """
@@ -335,6 +336,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("row", help="RCDRS-Env, ...")
     sub.add_argument("column", help="ObjErr, r_p, ...")
     configured(sub)
+
+    sub = command("lock", "results.lock", "resolve every package again, with hashes, into envs/")
+    sub.add_argument("--check", action="store_true", help="only say whether what is there fits")
+    sub.add_argument("--upgrade", action="store_true", help="to the latest versions that fit")
 
     sub = command("verify", "results.verify", "show that no number has moved since a commit")
     sub.epilog = VERIFY

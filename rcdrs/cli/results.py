@@ -194,6 +194,16 @@ def verify(options: argparse.Namespace) -> None:
     print(run(ROOT, options.base, options.sample, options.keep))
 
 
+def lock(options: argparse.Namespace) -> None:
+    from rcdrs.artifact import lock
+
+    if not options.check:
+        lock.write(ROOT, options.upgrade)
+    elif wrong := lock.check(ROOT):
+        raise ValueError("\n".join(["the lock does not fit any more:", *wrong]))
+    print(f"{', '.join((lock.BASE, lock.MORE, lock.CUDA))}: fit {lock.PROJECT}")
+
+
 def schema(options: argparse.Namespace) -> None:
     print(json.dumps(model().model_json_schema(), indent=1))
 
