@@ -43,8 +43,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         with _explaining(path, errno.ENOSPC, errno.EDQUOT):
             yield temporary
-        with _explaining(path):
-            os.replace(temporary, path)
+        with _explaining(path, refused="another program has it open, or its folder forbids it"):
+            os.replace(temporary, path)  # Windows replaces no file that is open
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -71,14 +71,17 @@ def check_place(path: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def _explaining(path: Path, *numbers: int) -> Iterator[None]:
-    """Errors of the system, of these numbers or all, as ones that name file and reason."""
+def _explaining(path: Path, *numbers: int, refused: str = "") -> Iterator[None]:
+    """Errors of the system, of these numbers or all, as ones that name file and reason; `refused`
+    is the reason where it does not permit it."""
     try:
         yield
     except OSError as error:
         if numbers and error.errno not in numbers:
             raise
         reason = REASONS.get(error.errno or 0, error.strerror)
+        if refused and isinstance(error, PermissionError):
+            reason = refused
         raise OSError(error.errno, f"cannot be written, {reason}", str(path)) from error
 
 

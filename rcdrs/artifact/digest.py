@@ -105,8 +105,8 @@ def _tree(module: str) -> ast.Module:
 
 @cache
 def _dump(node: ast.AST) -> str:
-    """As `ast.dump` of Python 3.11 writes it, whichever Python runs this: later ones leave out empty
-    lists, know parameters of types, and take the text of an f-string apart otherwise."""
+    """As `ast.dump` of Python 3.11 writes it, whichever Python runs this: later ones leave out
+    empty lists, know parameters of types, and take the text of an f-string apart otherwise."""
     parts = []
     for name in node._fields:
         value = getattr(node, name, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import difflib
-import fcntl
 import json
 import logging
 import os
@@ -24,7 +23,7 @@ from rcdrs.artifact.config import read
 from rcdrs.artifact.console import tell
 from rcdrs.artifact.manifest import RELEASED
 from rcdrs.artifact.plan import Plan
-from rcdrs.artifact.runtime import small_memory
+from rcdrs.artifact.runtime import fcntl, small_memory
 from rcdrs.artifact.times import count
 from rcdrs.experiments.settings import Plain
 from rcdrs.files import clear
@@ -143,7 +142,10 @@ def recover(state: Path = Path(".snakemake")) -> None:
 
     Every run holds a shared lock of the kernel's for as long as it lives.  Who gets that lock
     exclusively is alone, and whatever Snakemake finds locked or unfinished is from a dead run.
+    Without such locks, as on Windows, Snakemake says what to do.
     """
+    if fcntl is None:
+        return
     state.mkdir(exist_ok=True)
     handle = os.open(state / "alive", os.O_RDWR | os.O_CREAT)  # the process keeps it open
     try:

@@ -1,21 +1,32 @@
-"""Settings of a process that computes: threads, denormals, and how freed memory is kept."""
+"""Settings of a process that computes: threads, denormals, and how freed memory is kept.
+
+What only some systems have is done where it is there, and left out elsewhere: `resource` and
+`fcntl` are not on Windows, and `mallopt` is of glibc alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import platform
-import resource
+import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+
+fcntl: Any
+resource: Any
+try:
+    import fcntl
+    import resource
+except ImportError:
+    fcntl = resource = None
 
 # Parameters of glibc's mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -27,6 +38,8 @@ NEEDED = 2 * 10**9
 
 def small_memory() -> str:
     """What to say of a limit under which the imports alone would fail, or crawl; else nothing."""
+    if resource is None:
+        return ""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= NEEDED:
         return ""
@@ -34,6 +47,14 @@ def small_memory() -> str:
         f"the limit on address space is {limit / 1e9:.1f} GB, and {NEEDED / 1e9:.0f} GB are "
         "needed: raise it, as with `ulimit -v unlimited`."
     )
+
+
+def peak_memory() -> float:
+    """The most that this process has had in memory, in GB; NaN where the system does not say."""
+    if resource is None:
+        return float("nan")
+    unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, kB elsewhere
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30)
 
 
 def configure(threads: int = 1) -> None:
@@ -65,11 +86,11 @@ def claim(device: torch.device) -> torch.device:
     """Wait for a GPU that no other job of this machine has, and make it the current one.
 
     Jobs run side by side, one a core, but a GPU serves one job at a time.  On a CPU there is
-    nothing to wait for.
+    nothing to wait for; without locks, as on Windows, nobody is waited for.
     """
     import torch
 
-    while device.type == "cuda":
+    while device.type == "cuda" and fcntl is not None:
         for index in range(torch.cuda.device_count()):
             name = f"rcdrs-{torch.cuda.get_device_properties(index).uuid}.lock"
             lock = os.open(Path(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT, 0o666)
@@ -97,11 +118,22 @@ def end_with_parent() -> None:
         return
 
     def watch() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            while True:
-                with contextlib.suppress(PermissionError):  # of another user, and alive
-                    os.kill(int(pid), 0)
-                time.sleep(1)
+        while _lives(int(pid)):
+            time.sleep(1)
         os._exit(143)  # as after a SIGTERM
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _lives(pid: int) -> bool:
+    if os.name == "nt":  # where os.kill would end it
+        import psutil
+
+        return bool(psutil.pid_exists(pid))
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user, and alive
+        pass
+    return True

@@ -65,7 +65,7 @@ def start(threads: int) -> None:
     import secrets
     import subprocess
 
-    if sys.platform != "linux":  # forks and their ends are handled as Linux does
+    if sys.platform != "linux" or not hasattr(os, "fork"):  # elsewhere each command imports all
         return
     name = f"rcdrs-{secrets.token_hex(16)}"
     # Bound here, so that the first callers wait for the server instead of going without.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from rcdrs.artifact.runtime import peak_memory
 from rcdrs.cones import Nonneg
 from rcdrs.layer import DRSLayer
 from rcdrs.solver.sparse import SparseSet
@@ -49,7 +49,6 @@ def bench_sparse(depth: int, batch: int, sizes: tuple[int, ...] = SIZES) -> list
         both = time.perf_counter() - begun
         affine: Any = layer.affine
         assert isinstance(affine, SparseSet)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # of kB
         rows.append(
             {
                 "n": n,
@@ -61,7 +60,7 @@ def bench_sparse(depth: int, batch: int, sizes: tuple[int, ...] = SIZES) -> list
                 "factor_s": round(factored, 2),
                 "forward_ms": round(1000 * forward / depth, 3),
                 "both_ms": round(1000 * both / depth, 3),
-                "peak_gb": round(peak, 2),
+                "peak_gb": round(peak_memory(), 2),
             }
         )
     return rows
