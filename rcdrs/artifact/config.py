@@ -11,7 +11,7 @@ from reprlib import Repr
 from typing import Any, NoReturn, TypeVar
 
 import yaml
-from pydantic import ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from rcdrs.experiments.base import experiments
 from rcdrs.experiments.settings import Common, Plain, Section, merge
@@ -175,10 +175,19 @@ def _check_rates(config: Config) -> None:
             )
 
 
+def _absent(section: Section | None) -> bool:
+    return section is None
+
+
 @cache
 def model() -> type[Config]:
-    """The common part, and a section for each experiment."""
-    sections: dict[str, Any] = {name: (kind.Section, ...) for name, kind in experiments().items()}
+    """The common part, and a section for each experiment; those of optional ones may be left out."""
+    sections: dict[str, Any] = {
+        name: (None | kind.Section, Field(None, exclude_if=_absent))
+        if kind.optional
+        else (kind.Section, ...)
+        for name, kind in experiments().items()
+    }
     return create_model("Config", __base__=Common, **sections)
 
 

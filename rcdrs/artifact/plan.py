@@ -96,7 +96,9 @@ class Plan:
 
     @cached_property
     def experiments(self) -> dict[str, Experiment]:
-        return {name: kind(self.config) for name, kind in experiments().items()}
+        """Those that the configuration has a section of."""
+        known = experiments().items()
+        return {name: kind(self.config) for name, kind in known if getattr(self.config, name)}
 
     # Keys.
 

@@ -49,6 +49,8 @@ class Experiment:
 
     name: ClassVar[str]
     Section: ClassVar[type[Section]]
+    #: Beyond the paper: a configuration without its section does not run it.
+    optional: ClassVar[bool] = False
     #: Its cases are called FAMILY or FAMILY-SCALE with one of these; of any other if empty.
     families: ClassVar[tuple[str, ...]] = ()
     #: Methods that are trained.

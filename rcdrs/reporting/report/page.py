@@ -35,7 +35,9 @@ FOLDED |= {"depths", "ablation_scales"}
 FROM_UNIVERSES = care.SECTIONS | readings.SECTIONS
 #: Tables are told apart by how their names begin.
 PAPERS = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch")
-PREFIXES = (*PAPERS, *FROM_UNIVERSES, "depths")
+#: Sections of experiments beyond the paper, where the configuration has them.
+REAL = ("portfolio",)
+PREFIXES = (*PAPERS, *FROM_UNIVERSES, "depths", *REAL)
 RECIPES = ("paper", "log_kkt")
 #: Title and text of each section: first what answers the paper's question.
 SECTIONS = {
@@ -81,6 +83,12 @@ SECTIONS = {
     "dispatch": (
         "Energy dispatch",
         "A day on a small network, planned with forecasts of load, wind and sun.",
+    ),
+    "portfolio": (
+        "Portfolios of real stocks",
+        "Twenty stocks, 1990 to 2022: returns are predicted, the layer decides week after week, and "
+        "what it holds enters the next problem. Trained before 2007, tried in the calm years "
+        "after the crisis of 2008, and in that and later crises.",
     ),
     "others": ("Other experiments", "Not in the paper."),
     "claims": (
@@ -162,6 +170,7 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
     for name, draw in FROM_UNIVERSES.items():
         if tables := _tables(evidence, name):
             parts[name] = [draw(evidence), *tables]
+    parts |= {name: tables for name in REAL if (tables := _tables(evidence, name))}
     if "shifts" in parts:
         parts["shifts"] += [readings.depths(evidence), *_tables(evidence, "depths")]
     for name, shown in configured(evidence.config).items():

@@ -96,6 +96,12 @@ _TITLES = {
         "Ablations, by scale",
         "The paper does not give the scale of its ablations: every variant at each. One seed.",
     ),
+    "portfolio": (
+        "Portfolios, by period and start",
+        "Basis points a week; Turnover in percent. Utility is the objective with the returns and "
+        "the risk that came, Regret what a portfolio lacks to the optimum of its own predicted "
+        f"problem. {_SPREAD}",
+    ),
     "dispatch_parameters": ("Parameters of the dispatch problem", "As configured for this run."),
     "protocol": ("Protocol", "What runs, on how many instances, from which seeds."),
     "benchmarks": (

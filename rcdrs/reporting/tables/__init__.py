@@ -35,6 +35,7 @@ from rcdrs.reporting.tables.configuration import (
 from rcdrs.reporting.tables.coverage import Coverage, Settings
 from rcdrs.reporting.tables.methods import Hard, Methods
 from rcdrs.reporting.tables.multiverse import AblationScales, Multiverse
+from rcdrs.reporting.tables.portfolio import Sequences
 from rcdrs.reporting.tables.shifts import Depths, Shifts
 from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
 
@@ -76,6 +77,7 @@ _TABLES: tuple[Table, ...] = (
     Depths("depths", universes=OTHER),
     Multiverse("multiverse", universes=MULTIVERSE["synthetic"]),
     AblationScales("ablation_scales", universes=MULTIVERSE["ablation"]),
+    Sequences("portfolio"),
     DispatchParameters("dispatch_parameters"),
     Protocol("protocol"),
     Benchmarks("benchmarks"),
@@ -85,22 +87,39 @@ TABLES = {table.name: table for table in _TABLES}
 
 
 def configured(config: Config) -> dict[str, Table]:
-    """The tables whose universes the configuration has."""
-    known = set(config.tabled)
-    return {name: table for name, table in TABLES.items() if known.issuperset(table.universes)}
+    """The tables whose universes and experiments the configuration has."""
+    return {
+        name: table
+        for name, table in TABLES.items()
+        if not (_lacks_universes(table, config) or _lacks_sections(table, config))
+    }
+
+
+def _lacks_universes(table: Table, config: Config) -> list[str]:
+    return sorted(set(table.universes) - set(config.tabled))
+
+
+def _lacks_sections(table: Table, config: Config) -> list[str]:
+    return [name for name in table.sections if getattr(config, name) is None]
 
 
 def find_table(name: str, config: Config | None = None) -> Table:
-    """The table; an error where the configuration, if there is one, lacks a universe of it."""
+    """The table; an error where the configuration, if there is one, lacks what it is about."""
     if name not in TABLES:
         raise ValueError(f"unknown table {name!r}, expected one of {', '.join(TABLES)}.")
-    if config is not None and (missing := set(TABLES[name].universes) - set(config.tabled)):
+    table = TABLES[name]
+    if config is not None and (missing := _lacks_universes(table, config)):
         raise ValueError(
-            f"table {name} is about {', '.join(sorted(missing))}, but universes of the "
+            f"table {name} is about {', '.join(missing)}, but universes of the "
             f"configuration has {', '.join(config.tabled) or 'none'}: add it there "
             "(workflow/config/), or leave the table out."
         )
-    return TABLES[name]
+    if config is not None and (missing := _lacks_sections(table, config)):
+        raise ValueError(
+            f"table {name} is about {', '.join(missing)}, of which the configuration has no "
+            "section: add --configfile workflow/config/real.yaml, or leave the table out."
+        )
+    return table
 
 
 def needs(name: str, config: Config) -> list[Key]:

@@ -67,6 +67,11 @@ class Table(ABC):
     #: Whether these are, in part, of single instances.
     detailed: ClassVar[bool] = False
 
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """Experiments that it is about, of those that a configuration may leave out."""
+        return ()
+
     def templates(self) -> list[str]:
         """Its template, and those that it extends."""
         found = [f"{self.template or self.name}.tex.j2"]

@@ -47,6 +47,10 @@ class Methods(Table):
     extended: bool = False
     beside: str = ""
 
+    @property
+    def sections(self) -> tuple[str, ...]:
+        return (self.experiment,)
+
     def settings(self, config: Config) -> dict[str, Setting]:
         """By the label of the block."""
         experiment = experiments()[self.experiment](config)

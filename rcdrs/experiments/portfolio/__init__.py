@@ -1,0 +1,1 @@
+"""Portfolios of real stocks: returns are predicted, and a robust portfolio follows week by week."""
