@@ -181,11 +181,10 @@ def _absent(section: Section | None) -> bool:
 
 @cache
 def model() -> type[Config]:
-    """The common part, and a section for each experiment; those of optional ones may be left out."""
+    """The common part, and a section for each experiment; optional ones may be left out."""
+    left_out: Any = Field(None, exclude_if=_absent)
     sections: dict[str, Any] = {
-        name: (None | kind.Section, Field(None, exclude_if=_absent))
-        if kind.optional
-        else (kind.Section, ...)
+        name: (None | kind.Section, left_out) if kind.optional else (kind.Section, ...)
         for name, kind in experiments().items()
     }
     return create_model("Config", __base__=Common, **sections)

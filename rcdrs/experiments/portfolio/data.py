@@ -38,7 +38,7 @@ class Weeks(Split):
 
 
 class WeekSet(Programs[Weeks]):
-    """Training, validation and test periods: the same for all seeds, which are of training alone."""
+    """Training, validation and test periods: the same for all seeds, of training alone."""
 
     example = CASE
 
@@ -106,8 +106,8 @@ def exactly(portfolio: Portfolio, A: Tensor) -> Decide:
 
 def optimum(portfolio: Portfolio, A: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """(x, lambda) of a batch."""
-    numbers = (tensor.cpu().double() for tensor in (A, b, c))
-    x, y = exact.solve(ConicProgram(*numbers, portfolio.cone))
+    A64, b64, c64 = (tensor.cpu().double() for tensor in (A, b, c))
+    x, y = exact.solve(ConicProgram(A64, b64, c64, portfolio.cone))
     return x.to(b), y.to(b)
 
 
@@ -134,8 +134,8 @@ def generate(case: str, seed: int, settings: Plain) -> WeekSet:
 def _decided(portfolio: Portfolio, market: Market, period: int) -> dict[str, np.ndarray]:
     """The weeks of a period, with optimal decisions by the simple prediction."""
     A = portfolio.matrix()
-    known = map(torch.from_numpy, (market.simple, market.sigma, market.returns))
-    path = follow(portfolio, *known, exactly(portfolio, A))
+    mu, sigma, returns = map(torch.from_numpy, (market.simple, market.sigma, market.returns))
+    path = follow(portfolio, mu, sigma, returns, exactly(portfolio, A))
     x, y = optimum(portfolio, A, path.b, path.c)
     program = {"b": path.b, "c": path.c, "x": x, "s": path.c - y @ A, "y": y}
     own = {name: getattr(market, name) for name in ("features", "sigma", "returns", "daily")}

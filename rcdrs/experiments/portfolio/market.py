@@ -60,7 +60,8 @@ class Market(NamedTuple):
                 f"prices cover after {HISTORY} weeks of history."
             )
         inside = (self.week.year >= first) & (self.week.year <= last)
-        return Market(*(part[inside] for part in self))
+        week, *known = (self.week[inside], *(part[inside] for part in self[1:]))
+        return Market(week, *known)
 
 
 def prices() -> pd.DataFrame:
@@ -77,7 +78,8 @@ def observe(prices: pd.DataFrame) -> Market:
     and the same of a stock alone is its own risk, over which its past returns are features; the
     last two are its risk over sigma, and sigma, as logarithms.
     """
-    of_day, of_price = (index.to_period(WEEKLY) for index in (prices.index[1:], prices.index))
+    of_price = pd.DatetimeIndex(prices.index).to_period(WEEKLY)
+    of_day = of_price[1:]
     day = 1e4 * prices.pct_change().iloc[1:]
     week = 1e4 * prices.groupby(of_price).last().pct_change().iloc[1:]
 
@@ -98,7 +100,7 @@ def observe(prices: pd.DataFrame) -> Market:
     daily[row[inside], place[inside]] = day.to_numpy()[inside]
     now, after = slice(HISTORY - 1, -1), slice(HISTORY, None)
     return Market(
-        week.index[now].to_timestamp(how="end").normalize(),
+        pd.PeriodIndex(week.index[now]).to_timestamp(how="end").normalize(),
         features[now],
         simple[now],
         sigma[now, 0],
@@ -108,6 +110,6 @@ def observe(prices: pd.DataFrame) -> Market:
 
 
 def shape(market: Market) -> np.ndarray:
-    """L with ``L L'`` the covariance of returns over their sigma, and |L'w| = 1 at equal weights."""
+    """L with ``L L'`` the covariance of returns over sigma, and |L'w| = 1 at equal weights."""
     covariance = np.cov(market.returns / market.sigma[:, None], rowvar=False)
     return np.linalg.cholesky(covariance / covariance.mean())

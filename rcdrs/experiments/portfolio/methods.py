@@ -110,7 +110,7 @@ class PredictionLoss(Loss):
 
 @dataclass(frozen=True)
 class DecisionMethod:
-    """What decides, a method of `rcdrs.baselines.registry`, and what the predictor is trained for."""
+    """A method of `rcdrs.baselines.registry`, and what the predictor before it is trained for."""
 
     name: str
     layer: str

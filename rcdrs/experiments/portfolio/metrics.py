@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rcdrs.experiments.portfolio.data import Decide, Path, Weeks, follow, optimum
+from rcdrs.experiments.portfolio.data import Decide, Weeks, follow, optimum
 from rcdrs.experiments.portfolio.model import Portfolio, realised_risk, turnover
 from rcdrs.layer import SolverLayer
 from rcdrs.solver.problem import ConicProgram
@@ -37,25 +37,28 @@ def measure(
 
     Utility: the objective with the returns and the risk that came, in basis points.
     Return, Risk, Turnover: its parts; Turnover is the sum of all |trades|, in percent.
-    Regret: what the portfolio lacks to the optimum of the same predicted problem, in basis points.
+    Expected: the optimum of the predicted problem, with what is held.
+    Regret: what the portfolio lacks to that.
+    Missed: how much more Utility the optimal decision would have had.
     r_p: of the decision, before it is made a portfolio.
     """
     path = follow(portfolio, mu, weeks.sigma, weeks.returns, decide)
-    held, risk = portfolio.held(path.b), realised_risk(path.w, weeks.daily)
-    best = optimum(portfolio, A, path.b, path.c)[0]
-    ideal, found = (
-        portfolio.value(w, held, mu, weeks.sigma * portfolio.sigmas(w))
-        for w in (portfolio.weights(best, path.b), path.w)
-    )
+    held = portfolio.held(path.b)
+    best = portfolio.weights(optimum(portfolio, A, path.b, path.c)[0], path.b)
+
+    def expected(w: Tensor) -> Tensor:
+        return portfolio.value(w, held, mu, weeks.sigma * portfolio.sigmas(w))
+
+    def utility(w: Tensor) -> Tensor:
+        return portfolio.value(w, held, weeks.returns, realised_risk(w, weeks.daily))
+
     return {
-        "Utility": portfolio.value(path.w, held, weeks.returns, risk),
+        "Utility": utility(path.w),
         "Return": (path.w * weeks.returns).sum(-1),
-        "Risk": risk,
+        "Risk": realised_risk(path.w, weeks.daily),
         "Turnover": 100 * turnover(path.w, held),
-        "Regret": ideal - found,
-        "r_p": _residual(portfolio, A, path),
+        "Expected": expected(best),
+        "Regret": expected(best) - expected(path.w),
+        "Missed": utility(best) - utility(path.w),
+        "r_p": equality(ConicProgram(A, path.b, path.c, portfolio.cone), path.x),
     }
-
-
-def _residual(portfolio: Portfolio, A: Tensor, path: Path) -> Tensor:
-    return equality(ConicProgram(A, path.b, path.c, portfolio.cone), path.x)

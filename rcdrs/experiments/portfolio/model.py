@@ -9,7 +9,8 @@ risk is (sigma) and what is held (w0) are in b, and what is predicted is in c:
 
     x = (w, spare, bought, sold, cash, margin, (t, v)) >= 0, the last in a second-order cone,
 
-    w + spare = cap,  w - bought + sold = w0,  v = L'w,  1'w + cash = 1,  t + margin = limit / sigma.
+    w + spare = cap,  w - bought + sold = w0,  v = L'w,
+    1'w + cash = 1,   t + margin = limit / sigma.
 
 Weights, trades and cash are counted in caps, so that all of x has about the same size.
 """
@@ -61,7 +62,7 @@ class Portfolio:
     def __init__(self, L: Tensor, terms: Terms) -> None:
         self.L, self.terms = L, terms
         N = len(L)
-        self.sizes = Parts(*[N] * 4, 1, 1, 1, N)  # type: ignore[arg-type]
+        self.sizes = [N, N, N, N, 1, 1, 1, N]
         self.cone = Product([Nonneg(4 * N + 2), SecondOrder(N + 1)])
 
     @classmethod
@@ -71,7 +72,7 @@ class Portfolio:
         return cls(-A[2 * N : 3 * N, :N].mT / terms.cap, terms)
 
     def parts(self, x: Tensor) -> Parts:
-        return Parts(*x.split(list(self.sizes), dim=-1))
+        return Parts(*x.split(self.sizes, dim=-1))
 
     def matrix(self) -> Tensor:
         """A, (3 N + 2, 5 N + 3)."""

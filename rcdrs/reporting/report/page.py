@@ -86,9 +86,9 @@ SECTIONS = {
     ),
     "portfolio": (
         "Portfolios of real stocks",
-        "Twenty stocks, 1990 to 2022: returns are predicted, the layer decides week after week, and "
-        "what it holds enters the next problem. Trained before 2007, tried in the calm years "
-        "after the crisis of 2008, and in that and later crises.",
+        "Twenty stocks: returns are predicted, the layer decides week after week, and what it "
+        "holds enters the next problem. It is tried in calm years after those of training, and in "
+        "crises.",
     ),
     "others": ("Other experiments", "Not in the paper."),
     "claims": (

@@ -97,10 +97,16 @@ _TITLES = {
         "The paper does not give the scale of its ablations: every variant at each. One seed.",
     ),
     "portfolio": (
-        "Portfolios, by period and start",
+        "Portfolios, at home and in other times",
         "Basis points a week; Turnover in percent. Utility is the objective with the returns and "
-        "the risk that came, Regret what a portfolio lacks to the optimum of its own predicted "
-        f"problem. {_SPREAD}",
+        "the risk that came, and Missed how much more of it the optimal decision would have had; "
+        "Expected is the optimum as predicted, and Regret what the portfolio lacks to that. "
+        f"{_SPREAD}",
+    ),
+    "portfolio_starts": (
+        "Portfolios, cold and warm starts",
+        "Each week is solved from zero, or goes on from the state in which the week before ended. "
+        f"Basis points a week. {_SPREAD}",
     ),
     "dispatch_parameters": ("Parameters of the dispatch problem", "As configured for this run."),
     "protocol": ("Protocol", "What runs, on how many instances, from which seeds."),

@@ -35,7 +35,7 @@ from rcdrs.reporting.tables.configuration import (
 from rcdrs.reporting.tables.coverage import Coverage, Settings
 from rcdrs.reporting.tables.methods import Hard, Methods
 from rcdrs.reporting.tables.multiverse import AblationScales, Multiverse
-from rcdrs.reporting.tables.portfolio import Sequences
+from rcdrs.reporting.tables.portfolio import Periods, Starts
 from rcdrs.reporting.tables.shifts import Depths, Shifts
 from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
 
@@ -77,7 +77,8 @@ _TABLES: tuple[Table, ...] = (
     Depths("depths", universes=OTHER),
     Multiverse("multiverse", universes=MULTIVERSE["synthetic"]),
     AblationScales("ablation_scales", universes=MULTIVERSE["ablation"]),
-    Sequences("portfolio"),
+    Periods("portfolio"),
+    Starts("portfolio_starts"),
     DispatchParameters("dispatch_parameters"),
     Protocol("protocol"),
     Benchmarks("benchmarks"),

@@ -1,74 +1,85 @@
-"""The table of portfolios: what sequences of decisions were worth, at home and in other times."""
+"""The tables of portfolios: what sequences of decisions were worth, at home and in other times.
+
+Nothing in them is bold: what weeks happen to bring is more than what most rows differ by.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from rcdrs.artifact.config import Config
 from rcdrs.experiments.base import Run
-from rcdrs.experiments.portfolio.experiment import EXACT, SIMPLE, Experiment
+from rcdrs.experiments.portfolio.experiment import EXACT, Experiment
 from rcdrs.reporting.formatting import SCIENTIFIC, Style
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.tables.base import Cell, Table, measured, spread
 
-STYLES = {"Turnover": Style(".1f"), "r_p": SCIENTIFIC}
-METRICS = ("Utility", "Return", "Risk", "Turnover", "Regret", "r_p")
 BASIS_POINTS = Style(".2f")
+STYLES = {"Turnover": Style(".1f"), "r_p": SCIENTIFIC}
+METRICS = (
+    *("Utility", "Missed", "Expected", "Regret"),
+    *("Return", "Risk", "Turnover", "r_p"),
+)
+#: Before the name of a metric: of sequences with warm starts.
 WARM = "Warm"
 
 
-class Block(NamedTuple):
-    """The sequences of a period, of solvers that start each week from zero or from the last one."""
-
-    period: str
-    K: int
-    start: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.period}, K={self.K}{', warm' if self.start else ''}"
-
-
 class Sequences(Table):
-    """Every period at the greatest depth, and home also at the smallest and with warm starts.
-
-    Nothing is bold: what seeds and weeks happen to bring is more than what most rows differ by.
-    """
+    """What is common to both."""
 
     @property
     def sections(self) -> tuple[str, ...]:
         return (Experiment.name,)
 
-    def blocks(self, config: Config) -> list[Block]:
-        (home, *others), depths = config.portfolio.instances.test, config.portfolio.depths
-        least, most = min(depths), max(depths)
-        found = [Block(home, most), *(Block(other, most) for other in others)]
-        found += [Block(home, K, start) for K, start in product({least, most}, ("", WARM))]
-        return list(dict.fromkeys(found))
-
-    def cells(self, config: Config, results: Results) -> list[Cell]:
-        experiment, cells = Experiment(config), []
-        (case,) = experiment.cases
-        for block, run in product(self.blocks(config), experiment.runs(case)):
-            if run.method.endswith(EXACT) and (block.start or block.K < max(experiment.depths)):
-                continue  # it has no start, and but for training no depth
-            for metric in METRICS:
-                column = f"{block.start}{metric}_{block.period}"
-                where = (case, "-", block.K, *run, experiment.name)
-                found = results.statistic(column, *where)
-                style = STYLES.get(metric, BASIS_POINTS)
-                cells.append(measured(_label(run), metric, found, style, str(block)))
-        return cells
+    def cell(
+        self, config: Config, results: Results, run: Run, metric: str, K: int, warm: bool = False
+    ) -> Cell:
+        """A metric with its period, as ``Utility_calm``: a cell without a place."""
+        (case,) = Experiment(config).cases
+        name = f"{WARM}{metric}" if warm else metric
+        found = results.statistic(name, case, "-", K, *run, Experiment.name)
+        row = run.method if run.recipe == "paper" else f"{run.method}, {run.recipe}"
+        return measured(row, "", found, STYLES.get(metric.rpartition("_")[0], BASIS_POINTS))
 
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
-        part = config.portfolio
         home, *others = (
             f"{name} ({first}{f' to {last}' if last > first else ''})"
-            for name, (first, last) in part.instances.test.items()
+            for name, (first, last) in config.portfolio.instances.test.items()
         )
-        told = {"home": home, "others": ", ".join(others), "columns": METRICS}
-        return told | {"simple": SIMPLE, "spread": spread(config)}
+        columns = list(dict.fromkeys(cell.column for cell in cells))
+        told = {"home": home, "others": ", ".join(others), "columns": columns}
+        return told | {"depth": max(config.portfolio.depths), "spread": spread(config)}
 
 
-def _label(run: Run) -> str:
-    return run.method if run.recipe == "paper" else f"{run.method}, {run.recipe}"
+class Periods(Sequences):
+    """Every metric in every period, at the greatest depth."""
+
+    def cells(self, config: Config, results: Results) -> list[Cell]:
+        part, runs = config.portfolio, Experiment(config).runs("")
+        return [
+            replace(
+                self.cell(config, results, run, f"{metric}_{period}", max(part.depths)),
+                column=metric,
+                block=period,
+            )
+            for period, run, metric in product(part.instances.test, runs, METRICS)
+        ]
+
+
+class Starts(Sequences):
+    """Two metrics at every depth, with cold and with warm starts, of what runs in steps."""
+
+    def cells(self, config: Config, results: Results) -> list[Cell]:
+        part = config.portfolio
+        runs = [run for run in Experiment(config).runs("") if not run.method.endswith(EXACT)]
+        return [
+            replace(
+                self.cell(config, results, run, f"{metric}_{period}", K, warm),
+                column=f"K={K}{' warm' if warm else ''}",
+                block=f"{metric}, {period}",
+            )
+            for metric, period in product(("Regret", "Utility"), part.instances.test)
+            for run, K, warm in product(runs, part.depths, (False, True))
+        ]
