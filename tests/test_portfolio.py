@@ -155,7 +155,7 @@ def test_returns_are_of_the_week_after(stand_in, market):
 
 def test_history_comes_before_the_first_decision(stand_in, market):
     """A decision needs a year of weekly returns, and so one more weekly price."""
-    fridays = stand_in.index[stand_in.index.dayofweek == 4]
+    fridays = stand_in.index[stand_in.index.day_of_week == 4]
     assert market.week[0] == fridays[HISTORY]
     assert np.isfinite(market.features).all()
     short = observe(stand_in.loc[: market.week[2]])

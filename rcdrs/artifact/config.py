@@ -175,16 +175,13 @@ def _check_rates(config: Config) -> None:
             )
 
 
-def _absent(section: Section | None) -> bool:
-    return section is None
-
-
 @cache
 def model() -> type[Config]:
-    """The common part, and a section for each experiment; optional ones may be left out."""
-    left_out: Any = Field(None, exclude_if=_absent)
+    """The common part, and a section for each experiment; one beyond the paper may be left out,
+    and is None then."""
+    left_out = Field(None, exclude_if=lambda section: section is None)
     sections: dict[str, Any] = {
-        name: (None | kind.Section, left_out) if kind.optional else (kind.Section, ...)
+        name: (kind.Section, left_out if kind.beyond else ...)
         for name, kind in experiments().items()
     }
     return create_model("Config", __base__=Common, **sections)

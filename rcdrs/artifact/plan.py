@@ -96,9 +96,9 @@ class Plan:
 
     @cached_property
     def experiments(self) -> dict[str, Experiment]:
-        """Those that the configuration has a section of."""
-        known = experiments().items()
-        return {name: kind(self.config) for name, kind in known if getattr(self.config, name)}
+        """Those whose sections the configuration has."""
+        kinds = experiments().items()
+        return {n: kind(self.config) for n, kind in kinds if getattr(self.config, n) is not None}
 
     # Keys.
 

@@ -49,8 +49,6 @@ class Experiment:
 
     name: ClassVar[str]
     Section: ClassVar[type[Section]]
-    #: Beyond the paper: a configuration without its section does not run it.
-    optional: ClassVar[bool] = False
     #: Its cases are called FAMILY or FAMILY-SCALE with one of these; of any other if empty.
     families: ClassVar[tuple[str, ...]] = ()
     #: Methods that are trained.
@@ -65,6 +63,8 @@ class Experiment:
     sampled: ClassVar[bool] = False
     #: Rows compare with a reference, which is computed once for a case and seed.
     reference: ClassVar[bool] = False
+    #: It is not of the paper: the configuration may leave its section out.
+    beyond: ClassVar[bool] = False
 
     def __init__(self, config: Common) -> None:
         self.config = config

@@ -92,7 +92,7 @@ class Experiment(base.Experiment):
 
     name = "portfolio"
     Section = Section
-    optional = True
+    beyond = True
     families = ("portfolio",)
 
     def runs(self, case: str) -> list[Run]:
