@@ -361,9 +361,7 @@ def by_place(called):
 
 def test_every_function_that_runs_counts(called, monkeypatch):
     """Of each experiment and stage; a change of any of them changes the digest."""
-    assert set(called) >= {
-        (stage, name) for name in PAPERS for stage in ("train_run", "evaluate")
-    }
+    assert set(called) >= {(stage, name) for name in PAPERS for stage in ("train_run", "evaluate")}
     places = by_place(called)
     assert len(places) > 250
     modules = {place[0].split(".")[1] for place in places}
