@@ -30,7 +30,7 @@ from rcdrs.reporting.tables import configured
 #: Tables that are long enough to be opened on a click.
 FOLDED = {"settings", "settings_log_kkt", "ablation_full", "dfl_extended", "dispatch_extended"}
 FOLDED |= {"care_dual", "care_hard", "tails", "ledger-paper", "ledger-log_kkt"}
-FOLDED |= {"depths", "ablation_scales"}
+FOLDED |= {"depths", "ablation_scales", "portfolio_starts"}
 #: Sections of tables that need universes, by how the names of the tables begin: the figure.
 FROM_UNIVERSES = care.SECTIONS | readings.SECTIONS
 #: Tables are told apart by how their names begin.
