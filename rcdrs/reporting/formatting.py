@@ -21,9 +21,12 @@ METRICS = {
     for name in ("ObjErr", "r_p", "r_d", "r_gap", "Gap", "Dist", "Regret", "CostGap", "OptGap")
 }
 METRICS |= {"Eq": "Eq.", "Shed": "Shed", "Curt": "Curt.", "Reserve": "Reserve", "Emerg": "Emerg."}
-METRICS |= {"Pass": "Pass", "time_ms": "Time (ms)"}
+METRICS |= {"Over": "Over", "Pass": "Pass", "time_ms": "Time (ms)"}
+#: The same on other hours, with that as an index.
+_OTHERWISE = {f"{name}_{at}" for name in ("CostGap", "Over", "Pass") for at in ("away", "warm")}
+METRICS |= {name: name for name in sorted(_OTHERWISE)}
 
-LARGER_IS_BETTER = ("Pass",)
+LARGER_IS_BETTER = ("Pass", "Pass_away", "Pass_warm")
 #: A relative difference below this does not show in three printed digits: a layer that training
 #: left at its core differs from the fixed core by rounding alone, and that is no win.
 TIE = 1e-3

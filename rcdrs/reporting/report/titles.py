@@ -59,6 +59,13 @@ _TITLES = {
         "The formulation in which reserve may exceed what is asked for. OptGap is the relative "
         "distance of the cost to the optimum.",
     ),
+    "grid": (
+        "Optimal power flow over a year",
+        "Each hour of a network whose lines bind, planned on a forecast and measured when it has "
+        "come, beside the exact optimum for the same forecast: in winter, in which layers are "
+        "trained; in summer (away); and week by week in winter, each hour beginning where the one "
+        f"before it ended (warm). {_SPREAD}",
+    ),
     "care": ("The gain split, by Gap", _CARE),
     "care_dual": ("The gain split, by the dual residual", _CARE),
     "care_hard": (

@@ -43,6 +43,12 @@ from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
 SOLUTION = (*CERTIFICATES, TIME)
 DECISION = ("Regret", "r_p", "r_d", "r_gap", "Dist")
 OPERATION = ("CostGap", "Eq", "Shed", "Curt", "Reserve", "Emerg", "Pass")
+#: Of real hours: of the season of training, of the other one, and each beginning where the one
+#: before it ended.
+HOURS = (
+    *("CostGap", "OptGap", "Eq", "Over", "Shed", "Curt", "Pass"),
+    *("CostGap_away", "Over_away", "Pass_away", "CostGap_warm", "Over_warm", "Pass_warm"),
+)
 #: Of an experiment that the paper does not have: a line as `Methods("it", "it", METRICS,
 #: template="methods")` is all that it takes.
 _TABLES: tuple[Table, ...] = (
@@ -69,6 +75,7 @@ _TABLES: tuple[Table, ...] = (
         beside=FAIR,
         template="dispatch",
     ),
+    Methods("grid", "opf", HOURS, extended=True, template="opf"),
     Care("care", "Gap", universes=(FAIR,)),
     Care("care_dual", "r_d", universes=(FAIR,), template="care"),
     CareHard("care_hard", universes=(FAIR,)),

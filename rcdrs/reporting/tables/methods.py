@@ -12,6 +12,7 @@ from rcdrs.reporting.care import Run, name_in
 from rcdrs.reporting.formatting import (
     FAMILIES,
     FOUR_DECIMALS,
+    LARGER_IS_BETTER,
     MILLISECONDS,
     SCIENTIFIC,
     THREE_DECIMALS,
@@ -21,7 +22,7 @@ from rcdrs.reporting.tables.base import Cell, Table, bold_best, measured, requir
 
 #: How the paper prints what is not a residual.
 STYLES = {"Regret": FOUR_DECIMALS, "Dist": FOUR_DECIMALS, "Curt": THREE_DECIMALS}
-STYLES |= {"Pass": THREE_DECIMALS, TIME: MILLISECONDS}
+STYLES |= dict.fromkeys(LARGER_IS_BETTER, THREE_DECIMALS) | {TIME: MILLISECONDS}
 #: Family, scale and number of steps.
 Setting = tuple[str, str, int]
 #: The families of the certificate-based tables, at hard scale.
