@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rcdrs.artifact import lock
-from rcdrs.artifact.lock import BASE, CONSTRAINTS, CUDA, MORE, PROJECT, WHEELS
+from rcdrs.artifact.lock import BASE, CONSTRAINTS, CPU, FILES, MORE, PROJECT, TORCH, WHEELS
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def copy(tmp_path):
     """What the check reads, to change; returns a function that edits a file and checks again."""
-    for name in (PROJECT, CONSTRAINTS, BASE, MORE, CUDA, WHEELS):
+    for name in (PROJECT, CONSTRAINTS, *FILES, WHEELS):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
 
@@ -55,7 +55,7 @@ def test_lock_is_as_pyproject_and_constraints_ask():
         (BASE, r"^sympy==1.14.0", "sympy @ file:///here", "nothing of where it is from"),
         (BASE, r"\A", "--extra-index-url file:///here\n", "nothing of where it is from"),
         (BASE, r"(?<=^tqdm)[^#]*", "==4.70.1\n    ", f"{BASE} has 'tqdm==4.70.1', expected"),
-        (WHEELS, r"^\w{60}", 60 * "0", "lacks the hash 00000000"),
+        (WHEELS, r"^\w{60}", 60 * "0", f"{CPU} has other wheels than {WHEELS}"),
         (WHEELS, r"2\.13\.0", "2.12.0", f"{WHEELS} has torch 2.12.0, expected 2.13.0 as locked"),
     ],
 )
@@ -70,21 +70,25 @@ def test_file_of_the_lock_that_is_gone_is_named(tmp_path):
 
 
 def test_lock_says_nothing_of_where_packages_are_from():
-    for name in (BASE, MORE, CUDA):
+    for name in FILES:
         text = (ROOT / name).read_text()
         assert not re.search(r"://|^-|index|file:|/root|/home|/opt", text, re.MULTILINE), name
 
 
-def test_nothing_of_cuda_is_in_the_lock_for_a_cpu():
-    """Every package of CUDA is for Linux alone, and beside the lock that a CPU needs."""
-    base, cuda = (lock.read((ROOT / name).read_text()) for name in (BASE, CUDA))
-    assert not [one.name for one in base if re.match("nvidia|cuda|triton", one.name)]
-    assert cuda
+def test_torch_is_beside_the_lock_for_cuda_or_for_a_cpu():
+    """What CUDA needs is for Linux alone; builds for a CPU need nothing but what all builds do."""
+    base, torch, cpu = (lock.read((ROOT / name).read_text()) for name in (BASE, TORCH, CPU))
+    assert not [one.name for one in base if lock.OF_TORCH.fullmatch(one.name)]
+    assert [one.name for one in cpu] == ["torch"]
+    assert cpu[0].version.endswith("+cpu")
+    cuda = [one for one in torch if one.name != "torch"]
+    assert len(torch) == len(cuda) + 1 > 10
     assert all('sys_platform == "linux"' in str(one.requirement.marker) for one in cuda)
+    assert not set(cpu[0].hashes) & {digest for one in torch for digest in one.hashes}
 
 
 def test_lock_is_read_as_it_is_written():
-    for name in (BASE, MORE, CUDA):
+    for name in FILES:
         head, _, text = (ROOT / name).read_text().partition("\n# Made by")
         assert head == f"# {lock.TOLD[name]}"
         assert "".join(map(str, lock.read("# " + text))) == text.partition("\n")[2]

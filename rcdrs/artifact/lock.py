@@ -1,8 +1,10 @@
 """The lock: every package that an installation brings, with the hashes of its files.
 
-It is resolved once for all platforms and extras, by `uv`, and lies in three files of `envs/` that
-are installed side by side.  What is checked needs no network: that the lock has what pyproject.toml
-asks for, in the versions of constraints.txt, and says of nothing where it is from.
+It is resolved once for all platforms and extras, by `uv`, and lies in files of `envs/` that are
+installed side by side.  torch has two of its own, of which one is taken: a file of hashes holds for
+one build, and the public build for Linux brings CUDA.  What is checked needs no network: that the
+lock has what pyproject.toml asks for, in the versions of constraints.txt, and says of nothing where
+it is from.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -25,14 +26,17 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from rcdrs.files import replacing
 
 PROJECT, CONSTRAINTS = "pyproject.toml", "envs/constraints.txt"
-#: What the README's commands need; the other extras; what torch's public build for Linux needs.
-BASE, MORE, CUDA = (f"envs/lock{part}.txt" for part in ("", "-extras", "-cuda"))
-#: As `sha256sum` writes it: wheels of other indexes, which may stand in for the public ones.
+#: What the README's commands need; the other extras; torch from the public index, or for a CPU.
+BASE, MORE, TORCH, CPU = (
+    f"envs/lock{part}.txt" for part in ("", "-extras", "-torch", "-torch-cpu")
+)
+FILES = (BASE, MORE, TORCH, CPU)
+#: As `sha256sum` writes it: torch's wheels for a CPU, which the public index does not have.
 WHEELS = "envs/wheels.sha256"
 #: The extra that brings all that the README's commands need.
 NEEDED = "test"
-#: No package for CPUs is called so.
-ACCELERATED = re.compile(r"(nvidia|cuda)-.*|triton")
+#: torch, and what it needs in its build for CUDA alone.
+OF_TORCH = re.compile(r"torch|triton|(nvidia|cuda)-.*")
 REMEDY = "run `rcdrs lock`, and commit what it writes"
 
 
@@ -104,10 +108,10 @@ def sort(packages: list[Locked], needed: set[str]) -> dict[str, list[Locked]]:
     base, size = set(needed), -1
     while size != (size := len(base)):
         base |= {one.name for one in packages if base & set(one.asked_by)}
-    files: dict[str, list[Locked]] = {BASE: [], MORE: [], CUDA: []}
+    files: dict[str, list[Locked]] = {BASE: [], MORE: [], TORCH: []}
     for one in packages:
-        accelerated = ACCELERATED.fullmatch(one.name)
-        files[CUDA if accelerated else BASE if one.name in base else MORE].append(one)
+        of_torch = OF_TORCH.fullmatch(one.name)
+        files[TORCH if of_torch else BASE if one.name in base else MORE].append(one)
     return files
 
 
@@ -120,7 +124,7 @@ def write(root: Path, upgrade: bool = False) -> None:
     least = SpecifierSet(tomllib.loads((root / PROJECT).read_text())["project"]["requires-python"])
     with TemporaryDirectory() as folder:
         out = Path(folder, "lock.txt")
-        kept = [root / name for name in (BASE, MORE, CUDA) if (root / name).exists()]
+        kept = [root / name for name in (BASE, MORE, TORCH) if (root / name).exists()]
         out.write_text("".join(path.read_text() for path in kept))
         command = [sys.executable, "-m", "uv", "pip", "compile", PROJECT, "--all-extras"]
         command += ["--constraints", CONSTRAINTS, "--universal", "--generate-hashes", "--no-header"]
@@ -130,9 +134,9 @@ def write(root: Path, upgrade: bool = False) -> None:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
         if done.returncode:
             raise ValueError(f"uv finds no lock for {PROJECT} and {CONSTRAINTS}:\n{done.stderr}")
-        packages = [_with_wheels(root, one) for one in read(out.read_text(), "what uv wrote")]
-    needed = {canonicalize_name(requirement.name) for requirement in asked(root)[NEEDED]}
-    for name, part in sort(packages, needed).items():
+        packages = read(out.read_text(), "what uv wrote")
+    files = sort(packages, _names(asked(root)[NEEDED])) | {CPU: _wheels(root)}
+    for name, part in files.items():
         with replacing(root / name) as temporary:
             temporary.write_text(f"# {TOLD[name]}\n# {HOW}\n" + "".join(map(str, part)))
     if wrong := check(root):
@@ -141,45 +145,47 @@ def write(root: Path, upgrade: bool = False) -> None:
 
 HOW = f"Made by `rcdrs lock` from {PROJECT} and {CONSTRAINTS}; envs/README.md says how to use it."
 TOLD = {
-    BASE: "All that the README's commands install, with torch for a CPU or a Mac.",
+    BASE: "All that the README's commands install but torch, which is in a file beside this one.",
     MORE: "In addition: what the other extras install.",
-    CUDA: "In addition: what the public build of torch for Linux installs.",
+    TORCH: "torch from the public index, and what its build for Linux installs for CUDA.",
+    CPU: "torch for a CPU, from the index or a folder that has such builds.",
 }
 
 
-def _wheels(root: Path) -> dict[str, dict[str, list[str]]]:
-    """Hashes of the wheels of other indexes, by package and version."""
-    found: dict[str, dict[str, list[str]]] = {}
+def _wheels(root: Path) -> list[Locked]:
+    """The packages whose wheels are listed by hand."""
+    found: dict[str, list[str]] = {}
     for line in (root / WHEELS).read_text().splitlines():
         digest, file = line.split()
         name, version, *_ = parse_wheel_filename(file)
-        found.setdefault(name, {}).setdefault(version.public, []).append(digest)
-    return found
+        found.setdefault(f"{name}=={version}", []).append(digest)
+    return [Locked(Requirement(pin), tuple(sorted(d)), (WHEELS,)) for pin, d in found.items()]
 
 
-def _with_wheels(root: Path, one: Locked) -> Locked:
-    also = _wheels(root).get(one.name, {}).get(one.version, [])
-    return Locked(one.requirement, tuple(sorted({*one.hashes, *also})), one.asked_by)
+def _names(requirements: list[Requirement]) -> set[str]:
+    return {canonicalize_name(requirement.name) for requirement in requirements}
 
 
 def check(root: Path) -> list[str]:
     """What is wrong with the lock, if anything, and what to do."""
-    if missing := [name for name in (BASE, MORE, CUDA) if not (root / name).is_file()]:
+    if missing := [name for name in FILES if not (root / name).is_file()]:
         return [f"{missing[0]} is missing: {REMEDY}."]
     try:
-        files = {name: read((root / name).read_text(), name) for name in (BASE, MORE, CUDA)}
+        files = {name: read((root / name).read_text(), name) for name in FILES}
     except ValueError as error:
         return [str(error)]
     return [f"{wrong}: {REMEDY}." for wrong in _differences(root, files)]
 
 
 def _differences(root: Path, files: dict[str, list[Locked]]) -> Iterator[str]:
+    cpu = files.pop(CPU)
     packages = [one for part in files.values() for one in part]
     place = {one.name: name for name, part in files.items() for one in part}
     versions: dict[str, set[str]] = {}
     for one in packages:
         versions.setdefault(one.name, set()).add(one.version)
 
+    name: str
     wanted = asked(root)
     for extra, requirements in wanted.items():
         for requirement in requirements:
@@ -195,29 +201,25 @@ def _differences(root: Path, files: dict[str, list[Locked]]) -> Iterator[str]:
         for version in sorted(versions.get(name, {expected}) - {expected}):
             yield f"{place[name]} has {name} {version}, expected {expected} of {CONSTRAINTS}"
 
-    names = {canonicalize_name(each.name) for part in wanted.values() for each in part}
+    names = set().union(*map(_names, wanted.values()))
     for one in packages:
         known = [by for by in one.asked_by if by in versions]
         if not known and one.name not in names:
             said = ", ".join(one.asked_by) or "nothing"
             yield f"{place[one.name]} has {one.name}, asked for by {said}, which does not any more"
 
-    needed = {canonicalize_name(requirement.name) for requirement in wanted[NEEDED]}
-    for name, part in sort(packages, needed).items():
+    for name, part in sort(packages, _names(wanted[NEEDED])).items():
         for one in part:
             if place[one.name] != name:
                 yield f"{place[one.name]} has {one.name}, expected it in {name}"
 
-    for package, known_versions in _wheels(root).items():
-        for version, digests in known_versions.items():
-            locked: dict[str, Any] = {
-                one.version: set(one.hashes) for one in packages if one.name == package
-            }
-            if version not in locked:
-                have = " and ".join(locked) or "none"
-                yield f"{WHEELS} has {package} {version}, expected {have} as locked (replace those)"
-            elif lost := set(digests) - locked[version]:
-                yield f"{place[package]} lacks the hash {min(lost)} of {package} in {WHEELS}"
+    for one in _wheels(root):
+        public = one.version.partition("+")[0]
+        if public not in (known_versions := versions.get(one.name, set())):
+            expected = " or ".join(sorted(known_versions)) or "none"
+            yield f"{WHEELS} has {one.name} {public}, expected {expected} as locked (replace those)"
+    if cpu != _wheels(root):
+        yield f"{CPU} has other wheels than {WHEELS}"
 
 
 def _pins(root: Path) -> list[Requirement]:

@@ -201,7 +201,7 @@ def lock(options: argparse.Namespace) -> None:
         lock.write(ROOT, options.upgrade)
     elif wrong := lock.check(ROOT):
         raise ValueError("\n".join(["the lock does not fit any more:", *wrong]))
-    print(f"{', '.join((lock.BASE, lock.MORE, lock.CUDA))}: fit {lock.PROJECT}")
+    print(f"{', '.join(lock.FILES)}: fit {lock.PROJECT}")
 
 
 def schema(options: argparse.Namespace) -> None:
