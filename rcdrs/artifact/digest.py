@@ -109,7 +109,7 @@ def _dump(node: ast.AST) -> str:
     empty lists, know parameters of types, and take the text of an f-string apart otherwise."""
     parts = []
     for name in node._fields:
-        value = getattr(node, name, None)
+        value: Any = getattr(node, name, None)
         absent = value is None and getattr(type(node), name, ...) is None
         if not absent and (name != "type_params" or value):
             if isinstance(node, ast.JoinedStr):

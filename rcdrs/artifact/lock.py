@@ -125,7 +125,9 @@ def write(root: Path, upgrade: bool = False) -> None:
     with TemporaryDirectory() as folder:
         out = Path(folder, "lock.txt")
         kept = [root / name for name in (BASE, MORE, TORCH) if (root / name).exists()]
-        out.write_text("".join(path.read_text() for path in kept))
+        # Versions alone, which uv then keeps: it would keep hashes unseen.
+        locked = [one for path in kept for one in read(path.read_text(), path.name)]
+        out.write_text("".join(f"{one.requirement}\n" for one in locked))
         command = [sys.executable, "-m", "uv", "pip", "compile", PROJECT, "--all-extras"]
         command += ["--constraints", CONSTRAINTS, "--universal", "--generate-hashes", "--no-header"]
         command += ["--python-version", min(each.version for each in least), "--no-config"]
