@@ -22,7 +22,7 @@ def docs(options: argparse.Namespace) -> None:
     for name in rcdrs.__all__:
         setattr(rcdrs, name, getattr(rcdrs, name))  # pdoc does not ask a module's `__getattr__`
     google = pdoc.docstrings.google
-    pdoc.docstrings.google = lambda text: google(headed(text))
+    pdoc.docstrings.google = lambda docstring: google(headed(docstring))
     try:
         pdoc.render.configure(docformat="google", show_source=False, search=True)
         pdoc.pdoc(*MODULES, output_directory=options.out)
