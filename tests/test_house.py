@@ -22,6 +22,7 @@ LAYERS = (
     ("baselines",),
     ("modelling",),
     ("experiments",),
+    ("peers",),
     ("artifact",),
     ("reporting",),
     ("cli",),

@@ -20,7 +20,7 @@ def every_key():
     """Each kind of result of each experiment, once for each run."""
     for name, experiment in PLAN.experiments.items():
         case, depth = experiment.cases[-1], experiment.depths[0]
-        for kind in ("instances", "references", "times"):
+        for kind in ("instances", "references", "times", "peers"):
             yield Key(kind, name, case, 2)
         for kind in ("cores", "traces", "shifts"):
             yield Key(kind, name, case, 2, depth)

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, create_model
 
 from rcdrs.experiments.base import experiments
 from rcdrs.experiments.settings import Common, Plain, Section, merge
+from rcdrs.peers.registry import PEERS
 
 #: The checkout that this package is in, and in any the configuration of the paper.
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,7 @@ def check(written: Plain) -> Config:
     config = checked(model(), filled)
     _check_families(config)
     _check_rates(config)
+    _check_peers(config)
     for name in config.universes:
         universe(config, name)
     return config
@@ -173,6 +175,18 @@ def _check_rates(config: Config) -> None:
             raise ConfigError(
                 f"rates.{recipe}: unknown method {unknown[0]!r}, expected one of {', '.join(known)}"
             )
+
+
+def _check_peers(config: Config) -> None:
+    if unknown := [name for name in config.peers.settings if name not in PEERS]:
+        raise ConfigError(
+            f"peers.settings: unknown peer {unknown[0]!r}, expected one of {'; '.join(PEERS)}"
+        )
+    if others := [case for case in config.peers.projections if case not in config.peers.cases]:
+        raise ConfigError(
+            f"peers.projections has {others[0]!r}, expected some of peers.cases "
+            f"({', '.join(config.peers.cases)})"
+        )
 
 
 @cache

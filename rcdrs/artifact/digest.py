@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rcdrs.peers.registry import OURS, PEERS
+
 PACKAGE = "rcdrs"
 ROOT = Path(__file__).parents[1]
 ENGINE = "rcdrs.experiments.engine"
@@ -34,6 +36,14 @@ def stage_digest(stage: str, experiment: str) -> str:
     """Of a function of the engine, with what the experiment brings to it."""
     functions = [(ENGINE, name) for name in (stage, *WRITERS.get(stage, ()))]
     return code_digest(*functions, hooks=f"rcdrs.experiments.{experiment}.stages")
+
+
+@cache
+def peers_digest() -> str:
+    """Of what measures peers, and of every one: they are imported by name."""
+    functions = [("measure", "measure"), ("worker", "main")]
+    functions += [(place.module, place.name) for place in (*PEERS.values(), OURS)]
+    return code_digest(*((f"rcdrs.peers.{module}", name) for module, name in functions))
 
 
 @cache

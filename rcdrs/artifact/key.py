@@ -21,6 +21,7 @@ PATHS = {
     "times": "{within}timing/{case}-{seed}.csv",
     "traces": "{within}traces/{case}-{seed}-K{K}.csv",
     "shifts": "{within}shifts/{case}-{seed}-K{K}.csv",
+    "peers": "{within}peers/{case}-{seed}.csv",
 }
 SETTING = "{within}{experiment}/{case}-{seed}-K{K}.csv"
 #: What may stand in each place: also the constraints of the workflow's wildcards.

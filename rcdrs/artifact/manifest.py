@@ -31,7 +31,7 @@ METADATA = "ro-crate-metadata.json"
 Digests = dict[str, str]
 #: The rule of the workflow that computes each kind of what is released.
 RULES = {"rows": "evaluate", "checkpoints": "train", "times": "time"}
-RULES |= {"traces": "trace", "shifts": "shift"}
+RULES |= {"traces": "trace", "shifts": "shift", "peers": "peer"}
 
 
 class DamagedRelease(ValueError):

@@ -24,12 +24,13 @@ from rcdrs.artifact.config import (
     typed,
     universe,
 )
-from rcdrs.artifact.digest import settings_digest, stage_digest
+from rcdrs.artifact.digest import peers_digest, settings_digest, stage_digest
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.manifest import RELEASED, Released
 from rcdrs.artifact.release import read_origin
 from rcdrs.experiments.base import Experiment, Run, experiment_of, experiments
-from rcdrs.experiments.settings import Plain
+from rcdrs.experiments.settings import Measured, Plain
+from rcdrs.peers.registry import pinned, versions_of
 
 #: The function of the engine that makes each kind of result.
 STAGES = {
@@ -153,6 +154,8 @@ class Plan:
             found["core"] = [replace(core, K=experiment.reference_settings()["depth"])]
         elif key.kind == "times":
             found["core"] = [replace(core, K=K) for K in experiment.depths]
+        elif key.kind == "peers":  # trained layers are those of the release
+            found["core"] = [replace(core, K=K) for K in self.config.peers.depths]
         elif key.kind == "checkpoints":
             start = experiment.start(Run(key.method, key.recipe))
             found["start"] = [_of_run(key, "checkpoints", start)] if start else []
@@ -170,6 +173,12 @@ class Plan:
         experiment = self.experiment(key)
         named = {"traces": experiment.traced, "shifts": experiment.shifted}
         return named[key.kind](key.case) if key.kind in named else []
+
+    @property
+    def peers(self) -> list[Key]:
+        """What is measured beside other solvers and layers."""
+        part = self.config.peers
+        return [self.key("peers", c, part.seed, universe=part.universe) for c in part.cases]
 
     def timed(self, key: Key) -> list[str]:
         """The methods whose times are measured: a time does not depend on the recipe."""
@@ -201,16 +210,30 @@ class Plan:
                 return experiment.reference_settings()
             case "shifts":
                 return experiment.shift_settings()
+            case "peers":
+                return self._peers_settings() | {"grid": experiment.grid()}
             case "times":
                 return experiment.solver(run) | self.config.timing.plain()
             case _:
                 return experiment.solver(run)
 
+    def _peers_settings(self) -> Plain:
+        """Of every case alike, with the versions that count."""
+        part = self.config.peers
+        versions = versions_of(part.solvers, pinned(self.root))
+        own = {name: getattr(part, name) for name in Measured.model_fields}
+        own |= {"settings": {name: part.settings[name] for name in part.solvers}}
+        return own | {"versions": versions}
+
     def code(self, key: Key) -> str:
+        if key.kind == "peers":
+            return peers_digest()
         return stage_digest(STAGES[key.kind], key.experiment)
 
     def digests(self, key: Key) -> dict[str, str]:
         """``CODE SETTINGS`` of everything behind each part of a result: its runs, or its times."""
+        if key.kind == "peers":
+            return {"peers": self._digest(key, None)}
         if key.kind == "times":
             experiment = self.experiment(key)
             digest = self._digest(key, None)

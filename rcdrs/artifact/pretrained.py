@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from rcdrs.artifact.config import ROOT
+from rcdrs.artifact.key import parse
 from rcdrs.artifact.manifest import RELEASED
 from rcdrs.artifact.plan import Plan
 from rcdrs.artifact.release import LAYER_SEED, LAYERS
 from rcdrs.baselines.registry import METHODS
 from rcdrs.experiments.engine import stages_of
 from rcdrs.layer import RCDRSLayer
+
+#: The recipe of the layers that are compared with others.
+LEARNED_BY = "log_kkt"
 
 
 class NotReleased(ValueError):
@@ -65,6 +69,23 @@ def pretrained(
     solver = stages.build(data, depth, (1.0, 1.0), method, experiment.solver(plan.runs(key)[0]))
     layer = METHODS[method].layer.load(plan.released.path(key), solver.A, solver.cone, depth)
     return layer, data
+
+
+def released_layers(plan: Plan, case: str, seed: int, universe: str) -> dict[str, dict[int, Path]]:
+    """The files of trained layers that are released and hold, by method and depth: those of a
+    universe, and of methods that have none there, those of the configuration as it is."""
+    found: dict[str, dict[int, Path]] = {}
+    for within in (universe, ""):
+        here: dict[str, dict[int, Path]] = {}
+        for name in plan.released.entries:
+            places = parse(name) if name.endswith(".pt") else {}
+            wanted = {"case": case, "seed": seed, "recipe": LEARNED_BY, "universe": within}
+            if places.items() >= wanted.items() and places["method"] in METHODS:
+                key = plan.key(**places)
+                if plan.released.holds(key, plan.known_digests(key)):
+                    here.setdefault(key.method, {})[key.K] = plan.released.path(key)
+        found = here | found
+    return {method: dict(sorted(found[method].items())) for method in METHODS if method in found}
 
 
 def _not_released(plan: Plan, name: str) -> str:

@@ -22,7 +22,7 @@ from rcdrs.files import replacing
 #: In a checkout, how long jobs took in earlier runs.
 JOB_TIMES = "workflow/job_times.csv"
 #: Rules whose work is what a run is for; the rest prepares or reports.
-PURPOSE = ("train", "evaluate", "time")
+PURPOSE = ("train", "evaluate", "time", "peer")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   rcdrs train set.npz --core core.json --method RCDRS-Env --recipe log_kkt --out env.pt
   rcdrs evaluate set.npz --core core.json Grid-DRS RCDRS-Env@log_kkt=env.pt
   rcdrs time set.npz --core core.json
+  rcdrs peers set.npz --core core.json
   rcdrs trace set.npz --core core.json RCDRS-Env@log_kkt=env.pt --out trace.csv
   rcdrs train dfl.npz --core core.json --method RCDRS-Env-J --start layer.pt --out model.pt
   rcdrs reference dispatch.npz --core core.json --out reference.npz
@@ -241,12 +242,16 @@ def _parser() -> argparse.ArgumentParser:
     sub = stage("time", "inference time of methods, ms per instance", ".csv", cores=2)
     sub.add_argument("--method", nargs="+", help="default: all")
 
+    sub = stage("peers", "other solvers and layers beside ours, on one core", ".csv", cores=2)
+    sub.set_defaults(device="cpu")
+
     def given(sub: argparse.ArgumentParser, *kinds: str) -> None:
         """The configuration, and files with results."""
         told = {
             "times": "timing CSVs",
             "details": "per instance, .npz files",
             "shifts": "CSVs of other data",
+            "peers": "CSVs of peers",
         }
         sub.add_argument("--config", type=_object, required=True, help="as JSON")
         sub.add_argument("--rows", type=Path, nargs="*", help="seed-level CSVs (default: all)")
@@ -255,7 +260,7 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("table", "results.table", "render one table of the paper from seed-level CSVs")
     sub.add_argument("name", help="synthetic_k20, coverage, ...")
-    given(sub, "times", "details", "shifts")
+    given(sub, "times", "details", "shifts", "peers")
     sub.add_argument(
         "--out", type=_file, required=True, help="the .tex file; a .csv goes beside it"
     )

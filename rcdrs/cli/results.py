@@ -20,6 +20,7 @@ from rcdrs.experiments.settings import Recipes
 from rcdrs.files import replacing
 from rcdrs.reporting import tables
 from rcdrs.reporting.details import Details
+from rcdrs.reporting.peers import read as read_peers
 from rcdrs.reporting.render import PLAIN
 from rcdrs.reporting.results import Results, Shift, read_rows
 
@@ -290,11 +291,13 @@ def _given(options: argparse.Namespace, *names: str) -> tuple[Config, Results]:
     if options.rows is None:
         plan = Plan(config, ROOT)
         # Claims are not about other data, and do not wait for it.
-        for kind in ("rows", "times", "details", *(("shifts",) if "shifts" in options else ())):
+        more = [kind for kind in ("shifts", "peers") if kind in options]
+        for kind in ("rows", "times", "details", *more):
             setattr(options, kind, tables.files(plan, kind, *names))
     times, shifts = (read_rows(getattr(options, kind, [])) for kind in ("times", "shifts"))
     details = Details(getattr(options, "details", []))
-    return config, Results(read_rows(options.rows), times, config.seeds, details, shifts)
+    given = (read_rows(options.rows), times, config.seeds, details, shifts)
+    return config, Results(*given, read_peers(getattr(options, "peers", None) or []))
 
 
 def _warn(plan: Plan) -> None:

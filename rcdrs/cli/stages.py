@@ -28,7 +28,7 @@ from rcdrs.experiments import engine
 from rcdrs.experiments.base import Run, experiment_of, experiments
 from rcdrs.experiments.engine import Asked
 from rcdrs.experiments.instances import owner_of
-from rcdrs.experiments.settings import Plain
+from rcdrs.experiments.settings import PeersSettings, Plain
 from rcdrs.files import check_place
 
 T = TypeVar("T")
@@ -103,6 +103,24 @@ def time(options: argparse.Namespace) -> None:
     files = (name, options.instances, options.core)
     on, settings = claim(device(options.device)), _settings(options, "times", name)
     _show(_timed(engine.time_methods, *files, methods, settings, on), options)
+
+
+def peers(options: argparse.Namespace) -> None:
+    """The layers are those that are released; the cores are given."""
+    from rcdrs.artifact.pretrained import released_layers
+    from rcdrs.peers.measure import measure
+
+    name, owner = _name(options), _owner(options, *options.core)
+    case, seed = owner["case"], owner["seed"]
+    _check_out(options, "peers", case=case, seed=seed)
+    plan = Plan.read(ROOT, options.configfile)
+    key = Key("peers", name, case, seed, universe=plan.config.peers.universe)
+    given = plan.settings(key) if options.settings is None else options.settings
+    settings = checked(PeersSettings, given).plain()
+    data = engine.stages_of(name).load(options.instances)
+    cores = [engine.read_core(path, data.owner) for path in options.core]
+    layers = released_layers(plan, case, seed, key.universe)
+    _show(_timed(measure, data, settings, {one.depth: one.pair for one in cores}, layers), options)
 
 
 def trace(options: argparse.Namespace) -> None:

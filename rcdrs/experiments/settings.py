@@ -31,6 +31,12 @@ def _not_released(run: str) -> str:
     return run
 
 
+def _growing(sizes: list[int]) -> list[int]:
+    if sizes != sorted(sizes):
+        raise ValueError("expected the smallest first")
+    return sizes
+
+
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("expected text without control characters")
@@ -212,6 +218,44 @@ class Timing(Section):
     repeats: Count
 
 
+class Measured(Section):
+    """How other solvers and layers are measured: see `rcdrs.peers`."""
+
+    #: Cases of which projections onto the feasible sets are measured too.
+    projections: Some[Printable]
+    #: Of the fixed core.
+    depths: Many[Depth]
+    batches: Annotated[Many[Count], AfterValidator(_growing)]
+    #: Instances whose gradients are compared with exact ones.
+    gradients: Count
+    #: More than one call, and one process, may take.
+    seconds: Positive
+    limit: Positive
+    solvers: Many[Printable]
+    #: By name the tolerances of each, or its numbers of steps.
+    settings: dict[Printable, Many[Positive]]
+
+    @model_validator(mode="after")
+    def _each_has_settings(self) -> Self:
+        if missing := [name for name in self.solvers if name not in self.settings]:
+            raise ValueError(f"settings has none for {missing[0]!r}, which is one of solvers")
+        return self
+
+
+class Peers(Measured):
+    #: Whose instances and fixed cores they are, and first of all whose trained layers.
+    universe: Name
+    seed: Natural
+    cases: Many[Printable]
+
+
+class PeersSettings(Measured):
+    """What `rcdrs peers` is told: also the versions of packages, and candidates of fixed cores."""
+
+    versions: dict[Printable, Printable]
+    grid: Grid
+
+
 class LongRun(Section):
     """Of a reference: its steps, and the depth whose core it takes."""
 
@@ -265,6 +309,7 @@ class Common(Section):
     recipes: Recipes
     rates: Annotated[Rates, IF_SET] = {}
     timing: Timing
+    peers: Peers
     #: What each changes in the sections of experiments, the seeds, the recipes, the rates or the
     #: sampling: see `rcdrs.artifact.config.universe`.
     universes: Annotated[dict[Name, Plain], IF_SET] = {}

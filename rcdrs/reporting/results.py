@@ -158,10 +158,13 @@ class Results:
         seeds: Sequence[int],
         details: Details | None = None,
         shifts: pd.DataFrame | None = None,
+        peers: pd.DataFrame | None = None,
     ) -> None:
         self.seeds, self.details = list(seeds), details or Details()
         self.rows, self.times = _by_key(rows, KEY), _by_key(timing, KEY[:-1])
         self.rows |= _by_key(shifts, SHIFT)
+        #: The lines of files of peers, as they are.
+        self.peers = pd.DataFrame() if peers is None else peers
         self._located: Callable[[Key], Key] = lambda key: key
 
     def within(self, located: Callable[[Key], Key], seeds: Sequence[int]) -> Results:

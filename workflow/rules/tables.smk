@@ -65,7 +65,7 @@ use rule render as headline with:
 
 rule preview:
     input:
-        tables=collect(f"{plan.tables_folder}/{{table}}.tex", table=TABLES),
+        tables=collect(f"{plan.tables_folder}/{{table}}.tex", table=[*TABLES, *THERE]),
     output:
         pdf=f"{plan.tables_folder}/preview.pdf",
     log:
@@ -86,7 +86,7 @@ rule preview:
         "python -m rcdrs {params.command:q} {input:q} --out {output:q} > {log:q} 2>&1"
 
 
-for name in TABLES:
+for name in [*TABLES, *MEASURED]:
 
     rule:
         name:
@@ -99,7 +99,7 @@ for name in TABLES:
 rule paper_tables:
     default_target: True
     input:
-        [f"{plan.tables_folder}/{name}.tex" for name in TABLES],
+        [f"{plan.tables_folder}/{name}.tex" for name in [*TABLES, *THERE]],
         rules.headline.output,
     localrule: True
 

@@ -63,6 +63,13 @@ _LOOKS = {
     "F-DRS": ("fixed", "x"),
     "L-PDHG": ("pdhg", "^"),
     "PTO": ("exact", "D"),
+    "SCS": ("admm", "v"),
+    "Clarabel": ("exact", "x"),
+    "Moreau": ("pdhg", "^"),
+    "cvxpylayers, SCS": ("noenv", "s"),
+    "cvxpylayers, dense": ("odd", "d"),
+    "cvxpylayers, Clarabel": ("fixed", "+"),
+    "pinet": ("mlp", "p"),
 }
 #: In decision-focused learning: frozen or joint weights of RCDRS, and exact solutions.
 _SUFFIX = re.compile(r"(?:-(?P<how>[FJ]))?(?P<exact>-Exact)?$")

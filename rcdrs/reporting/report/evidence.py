@@ -14,6 +14,7 @@ from rcdrs.artifact.config import PAPER, Config
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan, StaleResult
 from rcdrs.reporting.details import Details
+from rcdrs.reporting.peers import read as read_peers
 from rcdrs.reporting.results import KEY, Results, read_rows
 from rcdrs.reporting.tables import available, configured
 
@@ -101,6 +102,11 @@ class Evidence:
         return [key for key in self._behind_all if key.kind == "shifts"]
 
     @cached_property
+    def measured(self) -> pd.DataFrame:
+        """The lines of peers, where they were measured."""
+        return read_peers(path for key in self.plan.peers if (path := self.path(key)))
+
+    @cached_property
     def _behind_all(self) -> list[Key]:
         return list(dict.fromkeys(key for t in configured(self.config) for key in self.behind(t)))
 
@@ -115,7 +121,8 @@ class Evidence:
             self.frame(key for key in keys if key.kind == kind)
             for kind in ("rows", "times", "shifts")
         )
-        return Results(rows, times, seeds, self.instances, shifts)
+        peers = self.measured if any(key.kind == "peers" for key in keys) else None
+        return Results(rows, times, seeds, self.instances, shifts, peers)
 
     def seeds(self, table: str) -> list[int]:
         """The seeds of which everything that a table needs is there."""

@@ -16,6 +16,7 @@ from rcdrs.reporting.report import (
     controller,
     decisions,
     figures,
+    peers,
     provenance,
     readings,
     verdicts,
@@ -50,6 +51,12 @@ SECTIONS = {
     "equal_time": (
         "At equal time",
         "A controlled step takes longer than a plain one: errors against the time per instance.",
+    ),
+    "peers": (
+        "Beside other solvers and layers",
+        "What one would use instead, on the same programs: Clarabel and SCS in a loop, Moreau, "
+        "cvxpylayers, and pinet for projections. Each runs with a tolerance of its own, so only "
+        "equal accuracy compares.",
     ),
     "shifts": (
         "On other data, and for other depths",
@@ -166,6 +173,7 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
         "ablations": _tables(evidence, "ablation"),
         "dfl": decisions.dfl(evidence) + _tables(evidence, "dfl"),
         "dispatch": decisions.dispatch(evidence) + _tables(evidence, "dispatch"),
+        "peers": peers.parts(evidence),
     }
     for name, draw in FROM_UNIVERSES.items():
         if tables := _tables(evidence, name):

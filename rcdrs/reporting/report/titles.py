@@ -115,6 +115,11 @@ _TITLES = {
         "Each week is solved from zero, or goes on from the state in which the week before ended. "
         f"Basis points a week. {_SPREAD}",
     ),
+    "peers": (
+        "At equal accuracy, and at its best",
+        "Times in ms of a whole batch on one core, where the median ObjErr is 1e-3; the rest is of "
+        "each solver's most accurate setting. Bold: the fastest.",
+    ),
     "dispatch_parameters": ("Parameters of the dispatch problem", "As configured for this run."),
     "protocol": ("Protocol", "What runs, on how many instances, from which seeds."),
     "benchmarks": (

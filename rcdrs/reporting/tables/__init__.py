@@ -14,10 +14,11 @@ from pathlib import Path
 
 import jinja2
 
-from rcdrs.artifact.config import Config
+from rcdrs.artifact.config import ROOT, Config, ConfigError
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.experiments.dispatch.experiment import SOLVABLE
+from rcdrs.peers.registry import PeerError
 from rcdrs.reporting.care import FAIR
 from rcdrs.reporting.equal_time import UNIVERSES
 from rcdrs.reporting.multiverse import MULTIVERSE
@@ -35,6 +36,7 @@ from rcdrs.reporting.tables.configuration import (
 from rcdrs.reporting.tables.coverage import Coverage, Settings
 from rcdrs.reporting.tables.methods import Hard, Methods
 from rcdrs.reporting.tables.multiverse import AblationScales, Multiverse
+from rcdrs.reporting.tables.peers import Peers
 from rcdrs.reporting.tables.portfolio import Periods, Starts
 from rcdrs.reporting.tables.shifts import Depths, Shifts
 from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
@@ -92,6 +94,8 @@ _TABLES: tuple[Table, ...] = (
     Hyperparameters("hyperparameters"),
 )
 TABLES = {table.name: table for table in _TABLES}
+#: Of results that need packages of their own: shown where somebody has computed them.
+MEASURED: dict[str, Table] = {"peers": Peers("peers")}
 
 
 def configured(config: Config) -> dict[str, Table]:
@@ -113,8 +117,11 @@ def _lacks_sections(table: Table, config: Config) -> list[str]:
 
 def find_table(name: str, config: Config | None = None) -> Table:
     """The table; an error where the configuration, if there is one, lacks what it is about."""
+    if name in MEASURED:
+        return MEASURED[name]
     if name not in TABLES:
-        raise ValueError(f"unknown table {name!r}, expected one of {', '.join(TABLES)}.")
+        known = ", ".join([*TABLES, *MEASURED])
+        raise ValueError(f"unknown table {name!r}, expected one of {known}.")
     table = TABLES[name]
     if config is not None and (missing := _lacks_universes(table, config)):
         raise ValueError(
@@ -130,9 +137,25 @@ def find_table(name: str, config: Config | None = None) -> Table:
     return table
 
 
+def measured_tables(plan: Plan) -> list[str]:
+    """Those of `MEASURED` whose results are all there and current."""
+    try:
+        keys = plan.peers
+        there = [key.released() in plan.released.entries for key in keys]
+        made = [Path(plan.folder, key.path()).is_file() for key in keys]
+        if all(a or b for a, b in zip(there, made, strict=True)):
+            states = {plan.state(key) for key in keys}
+            return list(MEASURED) if states <= {"released", "computed"} else []
+    except (ConfigError, PeerError):  # without its universe, or its pins
+        pass
+    return []
+
+
 def needs(name: str, config: Config) -> list[Key]:
     """The rows and times behind a table, found by asking for its cells; an error where the
     configuration lacks what it is about."""
+    if name in MEASURED:
+        return Plan(config, ROOT).peers
     table, questions = find_table(name, config), Questions(config.seeds)
     if table.measured:
         table.cells(config, questions)
