@@ -123,6 +123,20 @@ def test_parts_of_an_unfinished_run_add_up(checkout):
     assert manifest(checkout).keys() == {*rows, *details, LAYER.released()}
 
 
+def test_metrics_by_instance_of_universes_are_of_one_seed(checkout):
+    plan = plan_of(checkout)
+    rows = [
+        plan.key("rows", "qp-small", seed, universe="fair", K=5, method="Grid-DRS")
+        for seed in (0, 1)
+    ]
+    for row in rows:
+        evaluate(checkout, row)
+    released(checkout)
+    first, second = (row.released() for row in rows)
+    details = {name.replace(".csv", ".npz") for name in (first, ROW.released())}
+    assert manifest(checkout).keys() == {ROW.released(), LAYER.released(), first, second, *details}
+
+
 def test_row_joins_those_of_its_setting(checkout):
     """And leaves their bytes as they are, down to the last digit."""
     evaluate(checkout, ROW, gap="0.10000000000000000555")

@@ -31,7 +31,8 @@ from rcdrs.artifact.times import benchmark_seconds
 from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
-#: Layers are released of these methods, universes and this seed: every seed would be too large.
+#: Layers are released of these methods, universes and this seed, as the metrics by instance of
+#: universes are: every seed would be too large.
 LAYERS = ("RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light", "RCDRS-Glance", "RCDRS-Anderson")
 LAYER_UNIVERSES = ("", "fair")
 LAYER_SEED = 0
@@ -146,8 +147,12 @@ class Part(NamedTuple):
     entry: Plain
 
     def files(self, released: Released) -> Iterator[tuple[Path, Path, str]]:
-        """Each file, where it goes, and its name there: rows may have details beside them."""
-        for suffix in (".csv", ".npz") if self.key.kind == "rows" else (self.path.suffix,):
+        """Each file, where it goes, and its name there: rows may have details beside them, and of
+        universes those of one seed, which is all that is shown by instance."""
+        detailed = self.key.kind == "rows" and (
+            not self.key.universe or self.key.seed == LAYER_SEED
+        )
+        for suffix in (self.path.suffix, *([".npz"] if detailed else [])):
             source, goal = (p.with_suffix(suffix) for p in (self.path, released.path(self.key)))
             if source.exists():
                 yield source, goal, goal.relative_to(released.folder).as_posix()
