@@ -22,6 +22,7 @@ from rcdrs.baselines.registry import METHODS
 from rcdrs.cli import main as cli
 from rcdrs.cli import results
 from rcdrs.cli.main import main
+from rcdrs.experiments.base import experiments
 from rcdrs.experiments.settings import merge
 from rcdrs.files import write_json
 from rcdrs.reporting.tables import needs
@@ -504,7 +505,7 @@ def test_core_is_asked_for(capsys, work, tmp_path, command):
 
 def test_experiment_that_is_not_there_is_named(capsys, work):
     message = refusal(capsys, "evaluate", *data(work), "F-DRS", "--experiment", "study")
-    assert "'study', expected one of ablation, dfl, dispatch, synthetic" in message
+    assert f"'study', expected one of {', '.join(experiments())}" in message
 
 
 NO_OBJECTS = {"{epochs: 2}": "not JSON", "[1]": "[1] is not a JSON object", "3": "3 is not a JSON"}

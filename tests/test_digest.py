@@ -139,7 +139,7 @@ def test_experiment_counts_for_itself(copy, experiment):
     name = "layers" if experiment == "synthetic" else "stages"
     file, old, new = f"experiments/{experiment}/{name}.py", "def build(\n", "def build(\n    *,\n"
     found = copy(file, old, new, *(("train_run", name) for name in experiments()))
-    built_on = ("ablation", "dfl", "portfolio") if experiment == "synthetic" else ()
+    built_on = ("ablation", "dfl", "opf", "portfolio") if experiment == "synthetic" else ()
     assert {name for _, name in found} == {experiment, *built_on}
 
 

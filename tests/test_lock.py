@@ -50,7 +50,7 @@ def test_lock_is_as_pyproject_and_constraints_ask():
             "has selenium, asked for by rcdrs (pyproject.toml), whi",
         ),
         (PROJECT, r'"uv>=0.9"', '"hypothesis"', f"{MORE} has uv, asked for by"),
-        (PROJECT, r'^    "scs>=3.2",\n', '    "scs>=3.2", "uv",\n', f"uv, expected it in {BASE}"),
+        (PROJECT, r'^    "ruff>=0.9",\n', '    "ruff>=0.9", "uv",\n', f"uv, expected it in {BASE}"),
         (BASE, r"^sympy==1.14.0", "sympy==1.14.*", "expected a package as `name==version`"),
         (BASE, r"^sympy==1.14.0", "sympy @ file:///here", "nothing of where it is from"),
         (BASE, r"\A", "--extra-index-url file:///here\n", "nothing of where it is from"),

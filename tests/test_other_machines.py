@@ -35,7 +35,10 @@ IMPORTS = """
 import importlib, pkgutil, rcdrs
 for module in pkgutil.walk_packages(rcdrs.__path__, "rcdrs."):
     if module.name != "rcdrs.__main__":
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:  # of an extra, which need not be here
+            if error.name not in ("cvxpylayers", "jax", "moreau", "pinet"): raise
 from rcdrs.artifact import server
 server.start(1)
 assert server.VARIABLE not in os.environ and server.hand_over(["status"]) is None

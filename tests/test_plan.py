@@ -249,6 +249,7 @@ DEPENDS = {
     r"recipes\.log_kkt\.epochs": of("synthetic", recipe="log_kkt"),
     r"recipes\.log_kkt\..*": of("synthetic", "dfl", recipe="log_kkt"),
     r"timing\..*": of(*EVERY, kinds=("times",)),
+    r"peers\..*": of(),
     r"ablation\.method": of("ablation"),
     r"ablation\.variants\.(?P<variant>\w+)\..*": None,  # that variant
     r"dfl\.(instances|grid|controller)\..*": of("dfl"),
@@ -285,7 +286,8 @@ OTHER = {"gru": "lstm", "lstm": "mlp", "mlp": "gru", "schedule": "gru", "tuned":
 OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "paper": "all"}
 OTHER |= {"first": "second", "second": "first", "one": "first", "base": "tuned"}
 OTHER |= {"hard": "small", "small": "medium"}
-OTHER |= dict.fromkeys(("RCDRS-MLP", "RCDRS-Anderson"), "RCDRS-Env")
+OTHER |= dict.fromkeys(("RCDRS-MLP", "RCDRS-Glance", "RCDRS-Anderson"), "RCDRS-Env")
+OTHER |= {"fair": "deep"}
 #: Of what a universe asks for alone.
 OTHER |= {"Grid-DRS": "F-DRS", "inequality": "printed", "Layerwise-DRS": "L-PDHG"}
 

@@ -173,8 +173,9 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
         "ablations": _tables(evidence, "ablation"),
         "dfl": decisions.dfl(evidence) + _tables(evidence, "dfl"),
         "dispatch": decisions.dispatch(evidence) + _tables(evidence, "dispatch"),
-        "peers": peers.parts(evidence),
     }
+    if measured := peers.parts(evidence):
+        parts["peers"] = measured
     for name, draw in FROM_UNIVERSES.items():
         if tables := _tables(evidence, name):
             parts[name] = [draw(evidence), *tables]
