@@ -19,12 +19,11 @@ from time import process_time
 import pandas as pd
 import torch
 
-from rcdrs.baselines.grid_drs import terminal_score
 from rcdrs.experiments import base
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.synthetic import layers, stages
 from rcdrs.experiments.synthetic.experiment import is_feedback
-from rcdrs.experiments.synthetic.rates import at_best
+from rcdrs.experiments.synthetic.rates import at_best, validated
 from rcdrs.layer import SolverLayer
 
 CORE = "Grid-DRS"
@@ -93,11 +92,6 @@ class Setting:
         """Of the core."""
         steps = min(max(steps, 1.0), float(MOST))
         below, above = math.floor(steps), math.ceil(steps)
-        first, last = (math.log(self._score(k)) for k in (below, above))
+        reached = (validated(self.layer(CORE, k), self.data) for k in (below, above))
+        first, last = map(math.log, reached)
         return math.exp(first + (steps - below) * (last - first))
-
-    @torch.no_grad()
-    def _score(self, steps: int) -> float:
-        validation = self.data.validation
-        found = validation.errors(self.layer(CORE, steps).solve(validation.program).x)
-        return float(terminal_score(found).double().mean())

@@ -22,6 +22,7 @@ from rcdrs.experiments.settings import Plain
 from rcdrs.experiments.synthetic import layers, stages
 from rcdrs.experiments.synthetic.experiment import is_feedback
 from rcdrs.files import replacing
+from rcdrs.layer import SolverLayer
 from rcdrs.training.loop import TrainingDiverged, train
 
 COLUMNS = ("method", "recipe", "rate", "case", "K", "score")
@@ -84,12 +85,17 @@ def _line(trial: Trial, data: Any, core: tuple[float, float], rate: float) -> Pl
     try:
         sets = lesson.train, lesson.validation
         train(layer, *sets, lesson.recipe, trial.seed, reference=lesson.reference)
-        with torch.no_grad():
-            found = data.validation.errors(layer.solve(data.validation.program).x)
-            value = float(terminal_score(found).double().mean())
+        value = validated(layer, data)
     except TrainingDiverged:
         pass
     return dict(zip(COLUMNS, (*trial.run, rate, trial.case, trial.depth, value), strict=True))
+
+
+@torch.no_grad()
+def validated(layer: SolverLayer, data: Any) -> float:
+    """The mean score of a layer on validation data."""
+    found = data.validation.errors(layer.solve(data.validation.program).x)
+    return float(terminal_score(found).double().mean())
 
 
 def search(experiment: base.Experiment, out: Path, jobs: int) -> pd.DataFrame:
