@@ -30,8 +30,8 @@ _FILES = sorted(
     path
     for path in Path(__file__).parent.rglob("*.py")
     if path.parent.name in ("cones", "rollout", "solver", "controller")
-    and path.stem not in ("fixed", "operator", "run", "policy", "problem", "readout", "step")
-    and path.stem not in ("status", "sparse", "sparse_step")
+    and path.stem not in ("fixed", "operator", "transforms", "run", "policy", "problem")
+    and path.stem not in ("readout", "status", "step", "sparse", "sparse_step")
 )
 _SOURCES = hashlib.sha256(b"".join(path.read_bytes() for path in [Path(__file__), *_FILES]))
 

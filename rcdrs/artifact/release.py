@@ -33,7 +33,10 @@ from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
 #: Layers are released of these methods, universes and this seed, as the metrics by instance of
 #: universes are: every seed would be too large.
-LAYERS = ("RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light", "RCDRS-Glance", "RCDRS-Anderson")
+LAYERS = (
+    *("Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"),
+    *("RCDRS-Glance", "RCDRS-Anderson"),
+)
 LAYER_UNIVERSES = ("", "fair")
 LAYER_SEED = 0
 #: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.

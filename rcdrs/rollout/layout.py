@@ -29,7 +29,7 @@ ONCE = (
     "b_norm", "c_norm", "inverse", "beta", "kappa", "first", "raw", "held", "spread",
 )  # fmt: skip
 #: Made at each step; of z, v and o, place k is what step k starts from.  What the controller sees,
-#: makes of it and remembers has a place for each of its looks, see `passes.look`.
+#: makes of it and remembers has a place for each of its looks, see `forward.look`.
 STEPS = (
     "z", "v", "o", "seen", "hidden",
     "e", "saved", "phi", "gates", "kept", "inner", "action", "slope", "follows",

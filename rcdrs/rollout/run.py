@@ -18,10 +18,11 @@ from rcdrs.controller.config import FEATURES
 from rcdrs.controller.encoders import ENCODERS
 from rcdrs.controller.policy import Controller
 from rcdrs.kernels import transformed
-from rcdrs.rollout import passes
+from rcdrs.rollout.forward import forward
 from rcdrs.rollout.layout import DIRECT, GIVEN, GRU, KINDS, MLP, SCHEDULE
-from rcdrs.rollout.operator import Inputs, Kept, roll
+from rcdrs.rollout.operator import Inputs, Kept
 from rcdrs.rollout.projection import factors, parts
+from rcdrs.rollout.transforms import roll
 from rcdrs.solver.affine import AffineSet, kept
 from rcdrs.solver.problem import ConicProgram, is_sparse
 from rcdrs.solver.step import State
@@ -299,7 +300,7 @@ def works(dtype: torch.dtype, learns: bool) -> bool:
 
 def is_kept() -> bool:
     """Is there a folder for what is compiled?"""
-    return not isinstance(passes.forward._cache, NullCache)
+    return not isinstance(forward._cache, NullCache)
 
 
 def _smallest(dtype: torch.dtype, learns: bool) -> None:

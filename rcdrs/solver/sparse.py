@@ -21,7 +21,7 @@ import torch
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from rcdrs.kernels import compiled, first_order
+from rcdrs.kernels import compiled, first_order, inlined
 from rcdrs.solver.elementwise import norm
 
 #: Below this ratio of pivots rows count as dependent.
@@ -143,13 +143,19 @@ class Factor:
         return x[self.columns].astype(r.dtype)
 
 
+@inlined
+def eliminate(j, start, row, value, x):  # type: ignore[no-untyped-def]
+    """Take x[j], which is found, times column j of a triangle from the rows that it reaches."""
+    for p in range(start[j], start[j + 1]):
+        for k in range(x.shape[1]):
+            x[row[p], k] -= value[p] * x[j, k]
+
+
 @compiled
 def solve_lower(start: np.ndarray, row: np.ndarray, value: np.ndarray, x: np.ndarray) -> None:
     """``L^-1 x`` in the place of x; L has ones on its diagonal."""
     for j in range(len(x)):
-        for p in range(start[j], start[j + 1]):
-            for k in range(x.shape[1]):
-                x[row[p], k] -= value[p] * x[j, k]
+        eliminate(j, start, row, value, x)
 
 
 @compiled
@@ -160,9 +166,7 @@ def solve_upper(
     for j in range(len(x) - 1, -1, -1):
         for k in range(x.shape[1]):
             x[j, k] /= diagonal[j]
-        for p in range(start[j], start[j + 1]):
-            for k in range(x.shape[1]):
-                x[row[p], k] -= value[p] * x[j, k]
+        eliminate(j, start, row, value, x)
 
 
 def _factored(M: sp.csc_array) -> Any:
