@@ -41,7 +41,7 @@ def pretrained(
         seed: of the instances, which decides A, and of the training.
         root: the checkout whose ``results/released`` is read.
         universe: of the configuration: ``fair`` has layers that start from a core without an edge,
-            RCDRS-Light, RCDRS-Glance and RCDRS-Anderson among them.
+            Layerwise-DRS, RCDRS-Light, RCDRS-Glance and RCDRS-Anderson among them.
 
     Example
         >>> layer, data = rcdrs.pretrained("socp-hard", depth=20)

@@ -85,16 +85,18 @@ class Split:
 
 
 def split(config: Config, results: Results, metric: str) -> list[Split]:
-    """The metric in every setting of the universe of equal care."""
-    part = universe(config, FAIR).synthetic
+    """The metric in every setting of the universe of equal care, over those of its seeds that the
+    results are of."""
+    within = universe(config, FAIR)
+    part, seeds = within.synthetic, [n for n in within.seeds if n in results.seeds]
     rows = {CLASSICAL: classical(config)} | contenders(config)
     return [
         Split(
             *setting,
             {
                 label: lowest(
-                    results.statistic(metric, *setting, method, recipe, universe=within)
-                    for method, recipe, within in runs
+                    results.statistic(metric, *setting, method, recipe, universe=where, seeds=seeds)
+                    for method, recipe, where in runs
                 )
                 for label, runs in rows.items()
             },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -62,9 +63,15 @@ class Care(Table):
         splits = self.splits(config, results)
         pairs = product(care.contenders(config), (CLASSICAL, WIDE))
         limited = sum(care.gain(splits, *pair).limited for pair in pairs)
-        chosen = universe(config, FAIR).synthetic.chosen
+        within = universe(config, FAIR)
         shown = {"metric": self.metric, "count": len(splits), "depths": _depths(splits)}
-        return shown | {"limit": f"{care.LIMIT:g}", "limited": limited} | _chosen(chosen)
+        told = {"limit": f"{care.LIMIT:g}", "limited": limited, "averaged": _averaged(within.seeds)}
+        return shown | told | _chosen(within.synthetic.chosen)
+
+
+def _averaged(seeds: Sequence[int]) -> str:
+    """What a ratio is of."""
+    return f"averages over {len(seeds)} seeds" if len(seeds) > 1 else f"values of seed {seeds[0]}"
 
 
 def _chosen(found: dict[str, str]) -> dict[str, Any]:
