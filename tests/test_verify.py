@@ -222,6 +222,28 @@ def test_times_logs_and_origins_are_no_contents(tmp_path):
     assert not [name for name in names if "timing" in name or "log" in name or "origin" in name]
 
 
+def test_a_universe_is_compared_apart_from_what_it_changes(tmp_path):
+    """The same results in a universe and at home are two of each, and a difference names where."""
+    for name in ("base", "here"):
+        alone = contents(one_each(tmp_path / name))
+        one_each(tmp_path / name / "universes/fair")
+    assert contents(tmp_path / "base").total() == 2 * alone.total()
+    assert compare(tmp_path / "base", tmp_path / "here").differ == []
+    path = tmp_path / f"here/universes/fair/{SETTING}/F-DRS@paper.csv"
+    path.write_text(path.read_text().replace("0.25", "0.26"))
+    (line,) = compare(tmp_path / "base", tmp_path / "here").differ
+    assert line.startswith(f"row fair:{SETTING}/F-DRS@paper: ObjErr=0.25 in the base")
+
+
+def test_universes_with_methods_of_their_own_are_in_the_sample():
+    paper = yaml.safe_load((ROOT / module.PAPER).read_text("utf-8"))
+    sample = yaml.safe_load((ROOT / module.SAMPLE).read_text("utf-8"))
+    _, _, rows = module._targets(paper, sample)
+    learned = {Path(row).name for row in rows if "/fair/" in row}
+    assert {"RCDRS-Anderson@log_kkt.csv", "RCDRS-MLP@paper.csv", "Anderson-DRS@paper.csv"} < learned
+    assert "results/sample/universes/deep/synthetic/qp-hard-0-K100/Grid-DRS@paper.csv" in rows
+
+
 # The whole command, on a repository whose two commits compute what they have in a file.
 
 

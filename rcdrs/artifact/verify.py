@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ MANIFEST = f"{RELEASED}/{manifest.MANIFEST}"
 KINDS = ("array", "core", "weights", "curve", "row", "detail", "trace")
 #: Folders of a run without results, or with times.
 SKIPPED = ("benchmarks", "logs", "paper_tables", "timing")
+#: A folder of runs that are laid out as the one that has it.
+UNIVERSES = "universes"
 #: Columns of a row that are no numbers; its recipe is in its name.
 APART = ("recipe", "time_ms", "device", "source")
 
@@ -60,10 +63,14 @@ class NotVerified(ValueError):
 def contents(run: Path) -> Contents:
     """All that a run computed, in whichever files it is kept."""
     found: Contents = Counter()
+    for universe in sorted(run.glob(f"{UNIVERSES}/*")):
+        for (name, value), count in contents(universe).items():
+            kind, _, rest = name.partition(" ")
+            found[f"{kind} {universe.name}:{rest}", value] += count
     for path in sorted(run.glob("*/**/*.*")):
         folder, *rest = path.relative_to(run).with_suffix("").parts
         match folder, path.suffix:
-            case folder, _ if folder in SKIPPED:
+            case folder, _ if folder in (*SKIPPED, UNIVERSES):
                 pass
             case "instances" | "references", ".npz":
                 found.update(_arrays(path, folder, f"array {folder}/{path.stem}"))
@@ -190,24 +197,35 @@ def recompute(checkout: Path, sample: Path, folder: Path) -> Path:
     counts is one in which none is compiled.  They are kept in `folder`; traces, which no table
     needs, come from layers of every cone, so that making them first compiles what there is.
     """
-    run, traces = _targets(_read(checkout / PAPER), _read(sample))
+    run, traces, others = _targets(_read(checkout / PAPER), _read(sample))
     _snakemake(checkout, sample, folder, traces, "compiling")
     while True:
         shutil.rmtree(folder / run)
         kernels = set(folder.glob("kernels/**/*"))
-        _snakemake(checkout, sample, folder, ["paper_tables", *traces], "computing")
+        _snakemake(checkout, sample, folder, ["paper_tables", *traces, *others], "computing")
         if set(folder.glob("kernels/**/*")) == kernels:
             return folder / run
 
 
-def _targets(paper: dict[str, Any], sample: dict[str, Any]) -> tuple[str, list[str]]:
-    """The folder of the run, and its traces: the largest scale at the greatest depth."""
+def _targets(paper: dict[str, Any], sample: dict[str, Any]) -> tuple[str, list[str], list[str]]:
+    """The folder of the run, its traces, and rows of universes with methods of their own: all of
+    the largest scale at the greatest depth."""
     synthetic, dispatch = (paper[part] | sample.get(part, {}) for part in ("synthetic", "dispatch"))
     run, seed = f"results/{sample['run']}", sample["seeds"][0]
-    cases = [f"{family}-{synthetic['scales'][-1]}" for family in synthetic["families"]]
-    names = [f"{case}-{seed}-K{max(synthetic['depths'])}" for case in cases]
-    names += [f"dispatch-inequality-{seed}-K{max(dispatch['depths'])}"]
-    return run, [f"{run}/traces/{name}.csv" for name in names]
+
+    def names(part: dict[str, Any]) -> list[str]:
+        cases = [f"{family}-{part['scales'][-1]}" for family in part["families"]]
+        return [f"{case}-{seed}-K{max(part['depths'])}" for case in cases]
+
+    traced = [*names(synthetic), f"dispatch-inequality-{seed}-K{max(dispatch['depths'])}"]
+    rows = []
+    for name, changes in paper.get(UNIVERSES, {}).items():
+        part = changes.get("synthetic", {})
+        runs = [f"{method}@paper" for method in part.get("methods", [])]
+        runs += [f"{method}@log_kkt" for method in part.get("extended", [])]
+        places = product(names(synthetic | part), runs)
+        rows += [f"{run}/{UNIVERSES}/{name}/synthetic/{place}/{of}.csv" for place, of in places]
+    return run, [f"{run}/traces/{name}.csv" for name in traced], rows
 
 
 def _snakemake(checkout: Path, sample: Path, folder: Path, targets: list[str], what: str) -> None:
