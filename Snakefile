@@ -20,7 +20,7 @@ from rcdrs.artifact.hooks import (
 )
 from rcdrs.artifact.key import PARTS, PATHS
 from rcdrs.artifact.times import measure, overhead
-from rcdrs.reporting.tables import MEASURED, configured, measured_tables
+from rcdrs.reporting.tables import MEASURED, configured, shown as shown_tables
 
 # The checkout, also where workflow/Snakefile includes this file.
 ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True))
@@ -33,8 +33,8 @@ plan = plan_of(config, beside(ROOT), workflow.configfiles)
 config = plan.config.plain()
 RUN = plan.folder
 TABLES = configured(plan.config)
-# Of results that are only there if somebody measured them.
-THERE = measured_tables(plan)
+# Those that are made where nobody names one.
+SHOWN = shown_tables(plan)
 # Of RCDRS: as the paper trains it, and as we do.
 RECIPES = ["paper", *(["log_kkt"] if config["synthetic"]["extended"] else [])]
 # A scheduler is asked for a GPU where the device is cuda; auto takes what a job finds.

@@ -12,14 +12,27 @@ import pandas as pd
 from rcdrs.artifact.key import Key
 from rcdrs.artifact.plan import Plan
 from rcdrs.experiments.base import Run
+from rcdrs.reporting.formatting import LARGER_IS_BETTER
 from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.shifts import data_targets
+from rcdrs.reporting.tables import HOURS, configured
+from rcdrs.reporting.tables.portfolio import METRICS as PORTFOLIO
 
 #: Of all experiments; a row with more than its own does no harm.
 METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap", "Regret")
 METRICS += ("CostGap", "OptGap", "Box", "Shed", "Curt", "Reserve", "Emerg", "Pass")
+#: Of those on real data, beside these.
+MORE = {
+    "opf": HOURS,
+    "portfolio": [
+        f"{start}{metric}_{period}"
+        for start in ("", "Warm")
+        for metric in PORTFOLIO
+        for period in ("calm", "crash", "pandemic", "inflation")
+    ],
+}
 #: How much better each method is than the first.
 FACTORS = {"F-DRS": 1.0, "L-PDHG": 0.8, "S-ADMM": 0.2, "Grid-DRS": 0.1, "AA-DRS": 0.08}
 FACTORS |= {"Layerwise-DRS": 0.05, "RCDRS-Env": 0.02, "RCDRS-NoEnv": 0.022}
@@ -27,9 +40,12 @@ ORIGIN = {"host": "bench-1", "machine": "x86_64 Linux", "device": "cpu", "python
 ORIGIN |= {"torch": "2.13.0", "numpy": "2.4.6"}
 
 
-def write_run(plan: Plan, folder: Path, instances: int = 40) -> None:
-    """All results that the tables and figures of a plan need, below `folder`."""
+def write_run(plan: Plan, folder: Path, instances: int = 40, extra: bool = False) -> None:
+    """All results that the tables and figures of a plan need, below `folder`; those of the tables
+    that need packages of their own where they are asked for."""
     evidence = Evidence(plan)
+    if extra:
+        evidence.tables = list(configured(plan.config))
     for key in evidence.results:
         _results(plan, key, folder / key.path(), instances)
     for key in evidence.times:
@@ -63,10 +79,10 @@ def _results(plan: Plan, key: Key, out: Path, instances: int) -> None:
     recipe = key.recipe if learned else "-"
     rng, means, details = _rng(key.path()), {}, {}
     level = FACTORS.get(key.method, 0.05) * np.exp(-0.2 * key.K) * (0.3 if key.universe else 1)
-    for number, metric in enumerate(METRICS):
+    for number, metric in enumerate(dict.fromkeys([*METRICS, *MORE.get(key.experiment, ())])):
         values = level * (1 + number) * (0.5 if recipe == "log_kkt" else 1.0)
         values = values * np.exp(0.1 * rng.normal() + 0.6 * rng.normal(size=instances))
-        values = np.exp(-values) if metric == "Pass" else values
+        values = np.exp(-values) if metric in LARGER_IS_BETTER else values
         details[f"{key.method}@{recipe}/{metric}"] = values.astype(np.float32)
         means[metric] = float(values.astype(np.float32).astype(float).mean())
     _write([_where(key) | {"method": key.method, "recipe": recipe} | means], out)

@@ -8,11 +8,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
+from conftest import paper
 from scipy.optimize import linprog
 
-from rcdrs.artifact.config import ROOT, ConfigError, check, load
+from rcdrs.artifact.config import ROOT
+from rcdrs.artifact.plan import Plan
 from rcdrs.experiments import packaged
-from rcdrs.experiments.base import experiments
 from rcdrs.experiments.opf import stages, year
 from rcdrs.experiments.opf.data import WeekSet, generate, optimum
 from rcdrs.experiments.opf.metrics import measure, operate
@@ -21,9 +22,8 @@ from rcdrs.experiments.opf.network import Generator, Line, Network, Prices, Site
 from rcdrs.experiments.opf.sequence import follow
 from rcdrs.experiments.opf.year import FIRST, WEEK, WEEKS, Year, weeks
 from rcdrs.layer import DRSLayer
-from rcdrs.reporting.tables import configured, find_table
+from rcdrs.reporting.tables import configured, find_table, shown
 
-PAPER, REAL = ROOT / "workflow/config/paper.yaml", ROOT / "workflow/config/real.yaml"
 PRICES = Prices(shed=1000.0, curtailment=1.0, overload=100.0)
 #: Cheap power in the first area, load in the second, and thin lines between them.
 NETWORK = Network(
@@ -275,8 +275,8 @@ def test_every_metric_is_of_both_seasons_and_both_starts(week_set):
         assert incomplete == ()
         assert all(len(values) == WEEK for values in found.values())
         rows[method] = {name: float(values.mean()) for name, values in found.items()}
-    shown = find_table("grid").metrics
-    assert set(shown) <= rows["Exact"].keys()
+    columns = find_table("grid").metrics
+    assert set(columns) <= rows["Exact"].keys()
     assert rows["Exact"]["CostGap"] == rows["Exact"]["CostGap_away_warm"] == 0
     assert rows["Grid-DRS"]["OptGap_warm"] < rows["Grid-DRS"]["OptGap"]
     assert rows["RCDRS-Env"] == pytest.approx(rows["Grid-DRS"], abs=1e-3)  # untrained: the core
@@ -345,17 +345,13 @@ def test_unknown_case_is_refused():
         stages.generate("opf-other", 0, {})
 
 
-def test_section_may_be_left_out_and_its_table_with_it():
-    plain, real = load(PAPER), load(PAPER, REAL)
-    assert experiments()["opf"].beyond
-    assert plain.opf is None
-    assert "opf" not in plain.plain()
-    assert "grid" not in configured(plain)
-    assert "grid" in configured(real)
-    with pytest.raises(ValueError, match=r"about opf, of which .* no section: add .*real.yaml"):
-        find_table("grid", plain)
-    with pytest.raises(ConfigError, match="opf is None, expected a section"):
-        check(plain.plain() | {"opf": None})
+def test_its_table_is_made_where_its_results_are(tmp_path, monkeypatch):
+    """Nobody needs its packages to make the others."""
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(paper().but(results="recompute"), ROOT)
+    assert "grid" in configured(plan.config)
+    assert "grid" not in shown(plan)
+    assert "dispatch_k15" in shown(plan)
 
 
 @pytest.mark.skipif(

@@ -303,7 +303,8 @@ def test_nothing_asks_for_peers_until_they_are_measured(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = Plan(paper().but(results="recompute"), ROOT)
     assert "peers" not in tables.configured(plan.config)
-    assert tables.measured_tables(plan) == []
+    assert not tables.is_there(plan, "peers")
+    assert "peers" not in tables.shown(plan)
 
 
 def test_table_has_a_row_for_each_solver():

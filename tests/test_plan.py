@@ -21,6 +21,7 @@ from rcdrs.artifact.release import origin, release
 from rcdrs.experiments import engine
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.dfl.experiment import LAYERS
+from rcdrs.experiments.portfolio.experiment import LAYERS as PRETRAINED
 from rcdrs.experiments.settings import merge
 from rcdrs.reporting.tables import configured, needs
 
@@ -209,16 +210,23 @@ def of(*experiments, kinds=KINDS, recipe=None, but=()):
 
 
 def learns(experiment, run):
-    if experiment == "dfl":
-        return run.method.startswith(LAYERS)
-    return experiment == "ablation" or run.method in PLAN.experiments["synthetic"].learned
+    match experiment:
+        case "dfl":
+            return run.method.startswith(LAYERS)
+        case "portfolio":  # predictors alone learn by the paper's recipe
+            return run.recipe == "log_kkt"
+        case "ablation":
+            return True
+    return run.method in PLAN.experiments["synthetic"].learned
 
 
-EVERY = ("synthetic", "ablation", "dfl", "dispatch")
+EVERY = ("synthetic", "ablation", "dfl", "dispatch", "portfolio", "opf")
 BENCHMARKS = ("synthetic", "ablation")
 OWN_FEATURES = ("residual_only", "no_time", "no_previous", "no_rho")
 OWN_CONTROLS = ("fixed_core", "alpha_only", "beta_only", "alpha_beta")
 OWN_WEIGHT = {"con": ("no_consistency",), "obj": ("no_objective",), "dom": ("no_dominance",)}
+#: With a learning rate of its own: the schedule, what it stands in, and the same solved exactly.
+OWN_RATE = ("Layerwise-DRS", "Layerwise-DRS-F", "Layerwise-DRS-F-Exact")
 OWN_WEIGHT |= {"mov": ("no_movement",), "smooth": ("no_smoothness",)}
 #: Of every setting, by its place, what depends on it; the first that fits counts.
 DEPENDS = {
@@ -234,20 +242,27 @@ DEPENDS = {
     r"controller\.features": of(*EVERY, but=OWN_FEATURES),
     r"controller\.controls": of(*EVERY, but=OWN_CONTROLS),
     r"controller\.(hidden|growth\..*)": of(*EVERY),
-    r"controller\.ranges\..*": of(*BENCHMARKS),
-    r"controller\.envelope\..*": of("synthetic", "ablation", "dfl"),
+    r"controller\.ranges\.beta": of(*BENCHMARKS),
+    r"controller\.ranges\..*": of(*BENCHMARKS, "portfolio", "opf"),
+    r"controller\.envelope\..*": of("synthetic", "ablation", "dfl", "portfolio", "opf"),
     **{
         rf"recipes\.paper\.loss\.{weight}": of(
-            "synthetic", "ablation", "dfl", recipe="paper", but=OWN_WEIGHT.get(weight, ())
+            "synthetic", "ablation", "dfl", "opf", recipe="paper", but=OWN_WEIGHT.get(weight, ())
         )
         for weight in ("eq", "con", "mov", "obj", "dom", "margin", "smooth")
     },
-    r"recipes\.paper\.(epochs|batch)": of(*BENCHMARKS, recipe="paper"),
-    r"recipes\.paper\..*": of("synthetic", "ablation", "dfl", recipe="paper"),
-    r"recipes\.log_kkt\.loss\.gap": of("synthetic", "dfl", recipe="log_kkt"),
-    r"recipes\.log_kkt\.loss\..*": of("synthetic", "dfl", "dispatch", recipe="log_kkt"),
+    r"recipes\.paper\.(epochs|batch)": of(*BENCHMARKS, "opf", recipe="paper"),
+    r"recipes\.paper\..*": of("synthetic", "ablation", "dfl", "opf", recipe="paper"),
+    r"recipes\.log_kkt\.loss\.gap": of("synthetic", "dfl", "portfolio", recipe="log_kkt"),
+    r"recipes\.log_kkt\.loss\..*": of(
+        "synthetic", "dfl", "dispatch", "portfolio", "opf", recipe="log_kkt"
+    ),
     r"recipes\.log_kkt\.epochs": of("synthetic", recipe="log_kkt"),
-    r"recipes\.log_kkt\..*": of("synthetic", "dfl", recipe="log_kkt"),
+    r"recipes\.log_kkt\.batch": of("synthetic", "dfl", recipe="log_kkt"),
+    r"recipes\.log_kkt\.learning_rate": of(
+        "synthetic", "dfl", "portfolio", recipe="log_kkt", but=OWN_RATE
+    ),
+    r"recipes\.log_kkt\..*": of("synthetic", "dfl", "portfolio", "opf", recipe="log_kkt"),
     r"timing\..*": of(*EVERY, kinds=("times",)),
     r"peers\..*": of(),
     r"ablation\.method": of("ablation"),
@@ -258,6 +273,16 @@ DEPENDS = {
     r"dispatch\.(instances|grid|controller)\..*": of("dispatch"),
     r"dispatch\.reference": of("dispatch", kinds=("rows",)),
     r"dispatch\.training\.(?P<recipe>\w+)\..*": None,  # what is trained so
+    r"portfolio\.(instances|grid|controller)\..*": of("portfolio"),
+    r"portfolio\.training\.(?P<recipe>\w+)\..*": None,
+    r"portfolio\.rates\..*": lambda kind, experiment, part: (
+        experiment == "portfolio" and part.partition("@")[0] in OWN_RATE
+    ),
+    r"portfolio\.predictor\..*": of(
+        "portfolio", kinds=("rows", "checkpoints"), but=(*PRETRAINED, "Simple", "Simple-Exact")
+    ),
+    r"opf\.(instances|grid|controller)\..*": of("opf"),
+    r"opf\.training\.(?P<recipe>\w+)\..*": None,
 }
 
 
@@ -297,6 +322,8 @@ def another(value):
     match value:
         case bool():
             return not value
+        case [int() as first, int() as last]:  # years
+            return [first + 1, last] if first < last else [first, last + 1]
         case int():
             return value + 1
         case float():
@@ -318,7 +345,10 @@ def test_setting_counts_where_it_matters_and_nowhere_else(place):
     section = changed
     for key in place[:-1]:
         section = section.setdefault(key, {})
-    section[place[-1]] = another(LEAVES[place])
+    value = LEAVES[place]
+    # Of each of these another setting asks for something.
+    kept = place in (("portfolio", "methods"), ("portfolio", "extended"))
+    section[place[-1]] = value[::-1] if kept else another(value)
     before, after = papers_parts(), parts_of(Plan.of(changed, ROOT))
     both = before.keys() & after.keys()
     depends = depends_on(".".join(place))

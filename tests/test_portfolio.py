@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import ROOT, paper, random_tensor
+from conftest import ROOT, random_tensor
 
 from rcdrs.artifact.config import PAPER, ConfigError, check, load, read
-from rcdrs.artifact.plan import Plan
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.engine import KEYS, Asked, make_instances, train_run, tune
 from rcdrs.experiments.engine import evaluate as evaluate_runs
@@ -37,12 +36,9 @@ from rcdrs.experiments.portfolio.model import (
 from rcdrs.experiments.portfolio.stages import evaluate, lesson
 from rcdrs.experiments.settings import merge
 from rcdrs.layer import DRSLayer
-from rcdrs.reporting.report.evidence import Evidence
-from rcdrs.reporting.report.page import _tables
-from rcdrs.reporting.tables import configured, find_table, needs, values
+from rcdrs.reporting.tables import needs, values
 
 CPU = torch.device("cpu")
-REAL = ROOT / "workflow/config/real.yaml"
 STOCKS, DEPTH, CORE = 4, 3, (1.3, 1.0)
 #: By which prices change in tests of what must not depend on them.
 FACTORS = np.array([0.5, 0.8, 1.5, 2.0])
@@ -110,7 +106,7 @@ def weeks(stand_in):
 
 @pytest.fixture(scope="module")
 def config():
-    return load(ROOT / PAPER, REAL)
+    return load(ROOT / PAPER)
 
 
 # What is known when
@@ -392,18 +388,6 @@ def test_stages_go_from_prices_to_rows(installed, config, tmp_path):
 # In the configuration
 
 
-def test_experiment_is_optional(config):
-    """Without its section there is neither a table nor a result of it, and the paper's are the
-    same."""
-    tables = {"portfolio", "portfolio_starts"}
-    assert paper().portfolio is None
-    assert "portfolio" not in paper().plain()
-    assert set(configured(config)) - set(configured(paper())) >= tables
-    for name in tables:
-        with pytest.raises(ValueError, match=r"no section: add --configfile workflow/config/real"):
-            find_table(name, paper())
-
-
 def test_tables_show_every_run_period_depth_and_start(config):
     depths, runs = set(config.portfolio.depths), set(Experiment(config).runs(""))
     asked = {
@@ -440,9 +424,8 @@ def test_table_shows_its_row(config):
     ],
 )
 def test_configuration_is_checked(changes, message):
-    written = merge(read(ROOT / PAPER), read(REAL))
     with pytest.raises(ConfigError, match=message):
-        check(merge(written, {"portfolio": changes}))
+        check(merge(read(ROOT / PAPER), {"portfolio": changes}))
 
 
 def test_recipes_are_of_what_learns(config):
@@ -480,13 +463,3 @@ def test_evaluate_has_an_answer_for_every_week(weeks):
     assert set(incomplete) == set(metrics)
     both = [metrics[f"Utility_{name}"].isfinite() for name, _ in weeks.periods]
     assert (both[0] ^ both[1]).all()
-
-
-def test_report_has_a_section_of_its_tables(config, tmp_path, monkeypatch):
-    """Without results it says how to get them."""
-    monkeypatch.chdir(tmp_path)
-    shown = _tables(Evidence(Plan.read(ROOT, REAL)), "portfolio")
-    assert [part.command for part in shown] == [
-        f"snakemake --cores 2 table_{name} --configfile workflow/config/real.yaml"
-        for name in ("portfolio", "portfolio_starts")
-    ]

@@ -43,7 +43,7 @@ from rcdrs.reporting.report.drawing import (
     scale,
     tick_label,
 )
-from rcdrs.reporting.report.evidence import Evidence
+from rcdrs.reporting.report.evidence import Evidence, Missing
 from rcdrs.reporting.report.grids import paper_cell
 from rcdrs.reporting.report.page import report, sections
 from rcdrs.reporting.tables import TABLES, configured, values
@@ -174,7 +174,7 @@ def test_every_value_of_the_paper_is_beside_one_of_ours(tmp_path):
     with contextlib.chdir(tmp_path):
         write_run(plan, Path(plan.folder), instances=2)
         evidence, found = Evidence(plan), set()
-        for name in configured(config):
+        for name in evidence.tables:
             for cell in values(name, plan.config, evidence.of(name, [0])):
                 assert "\\" not in cell.show(HTML)
                 if printed := paper_cell(cell, plan.config):
@@ -265,8 +265,11 @@ def test_page_has_every_part(page):
     expected |= {"actions-log_kkt", "curves-paper", "curves-log_kkt", "dfl-depth"}
     assert figures >= expected | {"dispatch-depth", "dispatch-day"}
     # Of the paper's tables, those whose depths the configuration has.
-    shown = configured(plan_of("smoke").config)
-    expected = {name for name in shown if "k5_k10" not in name} | {"ledger-paper", "states"}
+    tables = configured(plan_of("smoke").config).items()
+    expected = {name for name, table in tables if not table.extra and "k5_k10" not in name} | {
+        "ledger-paper",
+        "states",
+    }
     assert {table.get("id") for table in page.all("table")} >= {f"table-{n}" for n in expected}
 
 
@@ -384,6 +387,25 @@ def test_a_table_of_no_section_has_one_of_its_own(tmp_path, monkeypatch):
     found = {section.name: section for section in sections(Evidence(plan_of("smoke")), ledgers)}
     assert [name for name in found if name not in before] == ["others"]
     assert [part.title for part in found["others"].parts] == ["Toy"]
+
+
+def test_sections_of_real_data_come_with_their_results(tmp_path, monkeypatch):
+    """They need packages of their own, so that nobody is asked for them."""
+    monkeypatch.chdir(tmp_path)
+    config = Plan.read(ROOT).config.but(seeds=[0], results="recompute", universes={})
+    ledgers = {"paper": None, "log_kkt": None}
+    plan = Plan(config, ROOT)
+    names = {section.name for section in sections(Evidence(plan), ledgers)}
+    assert names.isdisjoint({"portfolio", "grid", "peers"})
+    write_run(plan, Path(plan.folder), instances=2, extra=True)
+    plan = Plan(config, ROOT)  # what it knew of files has changed
+    found = {section.name: section.parts for section in sections(Evidence(plan), ledgers)}
+    assert {"portfolio", "grid"} < set(found)
+    for name, count in {"portfolio": 5, "grid": 4}.items():
+        figure, *tables = found[name]
+        assert len(figure.panels) == count
+        assert not [part for part in found[name] if isinstance(part, Missing)]
+        assert len(tables) == {"portfolio": 2, "grid": 1}[name]
 
 
 # In a browser

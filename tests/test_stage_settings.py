@@ -18,8 +18,7 @@ from rcdrs.experiments.settings import merge
 from rcdrs.files import write_json
 
 FEW = {"train": 2, "validation": 2, "test": 2}
-#: With the sections beyond the paper.
-PLAN = Plan.read(ROOT, ROOT / "workflow/config/real.yaml")
+PLAN = Plan.read(ROOT)
 KINDS = ("instances", "cores", "checkpoints", "rows", "times", "traces")
 
 

@@ -11,7 +11,7 @@ from reprlib import Repr
 from typing import Any, NoReturn, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, create_model
+from pydantic import ValidationError, create_model
 
 from rcdrs.experiments.base import experiments
 from rcdrs.experiments.settings import Common, Plain, Section, merge
@@ -191,13 +191,8 @@ def _check_peers(config: Config) -> None:
 
 @cache
 def model() -> type[Config]:
-    """The common part, and a section for each experiment; one beyond the paper may be left out,
-    and is None then."""
-    left_out = Field(None, exclude_if=lambda section: section is None)
-    sections: dict[str, Any] = {
-        name: (kind.Section, left_out if kind.beyond else ...)
-        for name, kind in experiments().items()
-    }
+    """The common part, and a section for each experiment."""
+    sections: dict[str, Any] = {name: (kind.Section, ...) for name, kind in experiments().items()}
     return create_model("Config", __base__=Common, **sections)
 
 

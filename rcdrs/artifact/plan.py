@@ -97,9 +97,7 @@ class Plan:
 
     @cached_property
     def experiments(self) -> dict[str, Experiment]:
-        """Those whose sections the configuration has."""
-        kinds = experiments().items()
-        return {n: kind(self.config) for n, kind in kinds if getattr(self.config, n) is not None}
+        return {name: kind(self.config) for name, kind in experiments().items()}
 
     # Keys.
 

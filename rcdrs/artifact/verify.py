@@ -65,8 +65,8 @@ def contents(run: Path) -> Contents:
     found: Contents = Counter()
     for universe in sorted(run.glob(f"{UNIVERSES}/*")):
         for (name, value), count in contents(universe).items():
-            kind, _, rest = name.partition(" ")
-            found[f"{kind} {universe.name}:{rest}", value] += count
+            kind, _, of = name.partition(" ")
+            found[f"{kind} {universe.name}:{of}", value] += count
     for path in sorted(run.glob("*/**/*.*")):
         folder, *rest = path.relative_to(run).with_suffix("").parts
         match folder, path.suffix:

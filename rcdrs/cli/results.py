@@ -54,7 +54,8 @@ def claims(options: argparse.Namespace) -> None:
     if options.recipe not in Recipes.model_fields:
         known = ", ".join(Recipes.model_fields)
         raise ValueError(f"--recipe is {options.recipe!r}, expected one of {known}.")
-    config, results = _given(options, *tables.configured(check(options.config)))
+    names = [n for n, t in tables.configured(check(options.config)).items() if not t.extra]
+    config, results = _given(options, *names)
     files, verdicts = judge(
         config, results, Details(options.details), options.recipe, options.tests
     )
@@ -180,7 +181,10 @@ def status(options: argparse.Namespace) -> None:
         print(json.dumps(plan.released_digests(), indent=1))
         return
     states: dict[Key, str] = {}
-    for name in tables.configured(plan.config):
+    for name, table in tables.configured(plan.config).items():
+        if table.extra and not tables.is_there(plan, name):
+            print(f"{name:20} not computed: `snakemake table_{name}`, with the extra `real`")
+            continue
         keys = tables.needs(name, plan.config)
         states |= {key: plan.state(key) for key in keys if key not in states}
         counts = Counter(states[key] for key in keys)

@@ -63,8 +63,8 @@ class Experiment:
     sampled: ClassVar[bool] = False
     #: Rows compare with a reference, which is computed once for a case and seed.
     reference: ClassVar[bool] = False
-    #: It is not of the paper: the configuration may leave its section out.
-    beyond: ClassVar[bool] = False
+    #: Its data come with packages of their own: no other target asks for its results.
+    extra: ClassVar[bool] = False
 
     def __init__(self, config: Common) -> None:
         self.config = config

@@ -53,7 +53,7 @@ def shown(path, category, **labels):
 
 @cache
 def all_results(kind):
-    return files(plan, kind, *TABLES)
+    return files(plan, kind, *SHOWN)
 
 
 def details(wildcards):

@@ -11,7 +11,7 @@ use rule render as report with:
         times=lambda wildcards: all_results("times"),
         details=lambda wildcards: all_results("details"),
         shifts=lambda wildcards: all_results("shifts"),
-        peers=plan.results(plan.peers) if "peers" in THERE else [],
+        peers=plan.results(plan.peers) if "peers" in SHOWN else [],
         traces=lambda wildcards: plan.results(traced(plan) + traced_day(plan)),
         claims=[f"{plan.tables_folder}/claims_{recipe}.csv" for recipe in RECIPES],
         templates=[beside(path) for path in sorted(TEMPLATES.iterdir())],

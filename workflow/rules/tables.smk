@@ -65,7 +65,7 @@ use rule render as headline with:
 
 rule preview:
     input:
-        tables=collect(f"{plan.tables_folder}/{{table}}.tex", table=[*TABLES, *THERE]),
+        tables=collect(f"{plan.tables_folder}/{{table}}.tex", table=SHOWN),
     output:
         pdf=f"{plan.tables_folder}/preview.pdf",
     log:
@@ -99,7 +99,7 @@ for name in [*TABLES, *MEASURED]:
 rule paper_tables:
     default_target: True
     input:
-        [f"{plan.tables_folder}/{name}.tex" for name in [*TABLES, *THERE]],
+        [f"{plan.tables_folder}/{name}.tex" for name in SHOWN],
         rules.headline.output,
     localrule: True
 

@@ -53,7 +53,7 @@ class Experiment(base.Experiment):
     Section = Section
     families = ("opf",)
     learned = get_args(Controlled)
-    beyond = True
+    extra = True
 
     @classmethod
     def form(cls, kind: str, run: Run) -> base.Form:

@@ -92,7 +92,7 @@ class Experiment(base.Experiment):
 
     name = "portfolio"
     Section = Section
-    beyond = True
+    extra = True
     families = ("portfolio",)
 
     def runs(self, case: str) -> list[Run]:

@@ -1,4 +1,4 @@
-"""The figures of decision-focused learning and of energy dispatch."""
+"""The figures of decision-focused learning, of energy dispatch, and of the same on real data."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def dispatch(evidence: Evidence) -> list[Figure | Missing]:
     """Cost and safety against depth, and one day."""
     title = "Cost and pass rate against depth"
     return [against_depth(evidence, "dispatch", "dispatch-depth", title), day(evidence)]
+
+
+def portfolio(evidence: Evidence) -> Figure | Missing:
+    """Regret against depth, in every period, and at home with warm starts."""
+    part = evidence.config.portfolio
+    home, *others = part.instances.test
+    metrics = [f"Regret_{home}", f"WarmRegret_{home}", *(f"Regret_{name}" for name in others)]
+    solved = {(method, "paper") for method in part.methods}
+    solved |= {(method, "log_kkt") for method in part.extended}
+    names = ("portfolio", "portfolio-depth", "Regret against depth")
+    return against_depth(evidence, *names, only=solved, metrics=metrics)
+
+
+def grid(evidence: Evidence) -> Figure | Missing:
+    """Cost and pass rate against depth: at home, in the other season, and with warm starts."""
+    return against_depth(evidence, "opf", "grid-depth", "Cost and pass rate against depth")
 
 
 def traced_day(plan: Plan) -> list[Key]:

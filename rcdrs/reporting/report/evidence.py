@@ -16,7 +16,7 @@ from rcdrs.artifact.plan import Plan, StaleResult
 from rcdrs.reporting.details import Details
 from rcdrs.reporting.peers import read as read_peers
 from rcdrs.reporting.results import KEY, Results, read_rows
-from rcdrs.reporting.tables import available, configured
+from rcdrs.reporting.tables import available, shown
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,13 @@ class Evidence:
         return read_peers(path for key in self.plan.peers if (path := self.path(key)))
 
     @cached_property
+    def tables(self) -> list[str]:
+        """Those of the page."""
+        return shown(self.plan)
+
+    @cached_property
     def _behind_all(self) -> list[Key]:
-        return list(dict.fromkeys(key for t in configured(self.config) for key in self.behind(t)))
+        return list(dict.fromkeys(key for name in self.tables for key in self.behind(name)))
 
     def behind(self, table: str, seeds: list[int] | None = None) -> list[Key]:
         """Rows and times behind a table; none where the configuration leaves it out."""

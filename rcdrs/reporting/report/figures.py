@@ -22,6 +22,8 @@ DEPTH = {
     "synthetic": (("Gap", "Dist"), "table_settings"),
     "dfl": (("Regret", "Dist"), "table_dfl_k20"),
     "dispatch": (("CostGap", "Pass"), "table_dispatch_k15"),
+    "portfolio": ((), "table_portfolio"),
+    "opf": (("CostGap", "CostGap_away", "CostGap_warm", "Pass"), "table_grid"),
 }
 #: What the tail figures show of the instances: the name and the share of instances below.
 QUANTILES = {"median": 0.5, "95 %": 0.95, "worst": 1.0}
@@ -48,13 +50,15 @@ def against_depth(
     cases: Sequence[tuple[str, str]] | None = None,
     only: set[Trained] | None = None,
     folded: bool = False,
+    metrics: Sequence[str] = (),
 ) -> Figure | Missing:
     """Metrics against the number of steps, one panel for each metric and case (family, scale).
 
     The curve is the mean over the seeds, the band spans them.  `cases` and `only` name what is
-    drawn, all by default.
+    drawn, all by default, and `metrics` others than those of the experiment.
     """
-    (metrics, target), rows = DEPTH[experiment], evidence.rows
+    (usual, target), rows = DEPTH[experiment], evidence.rows
+    metrics = metrics or usual
     if not rows.empty:
         rows = rows[rows["experiment"] == experiment]
         if only is not None:

@@ -23,7 +23,7 @@ from rcdrs.reporting.tables import values
 from rcdrs.reporting.tables.base import Cell, layout
 
 #: The paper's name of what an experiment measures on.
-BENCHMARKS = {"dfl": "DFL", "dispatch": "Dispatch"}
+BENCHMARKS = {"dfl": "DFL", "dispatch": "Dispatch", "portfolio": "Portfolio", "opf": "Grid"}
 #: A ratio within this factor of one counts as the paper's value.
 NEAR = 1.25
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from markupsafe import Markup
 
@@ -12,20 +10,12 @@ from rcdrs.reporting.peers import METRIC, RACES, WORDS, Case
 from rcdrs.reporting.report.drawing import Curve, legend, lines, look
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.report.figures import Figure
-from rcdrs.reporting.report.grids import table
-from rcdrs.reporting.tables import measured_tables
 
 NAME, TITLE = "peers", "Accuracy against time, beside other solvers and layers"
 
 
-def parts(evidence: Evidence) -> list[Any]:
-    """Figure and table; nothing where nothing was measured, as that needs packages of its own."""
-    if NAME not in measured_tables(evidence.plan):
-        return []
-    return [figure(peers.cases(evidence.measured)), table(NAME, evidence)]
-
-
-def figure(found: list[Case]) -> Figure:
+def figure(evidence: Evidence) -> Figure:
+    found = peers.cases(evidence.measured)
     note = [
         *peers.reading(found),
         "A mark is a setting: a tolerance, or of our layers and of pinet a number of steps. Times "

@@ -94,25 +94,17 @@ _TABLES: tuple[Table, ...] = (
     Hyperparameters("hyperparameters"),
 )
 TABLES = {table.name: table for table in _TABLES}
-#: Of results that need packages of their own: shown where somebody has computed them.
+#: Of what is measured, and not of rows.
 MEASURED: dict[str, Table] = {"peers": Peers("peers")}
 
 
 def configured(config: Config) -> dict[str, Table]:
-    """The tables whose universes and experiments the configuration has."""
-    return {
-        name: table
-        for name, table in TABLES.items()
-        if not (_lacks_universes(table, config) or _lacks_sections(table, config))
-    }
+    """The tables whose universes the configuration has."""
+    return {n: table for n, table in TABLES.items() if not _lacks_universes(table, config)}
 
 
 def _lacks_universes(table: Table, config: Config) -> list[str]:
     return sorted(set(table.universes) - set(config.tabled))
-
-
-def _lacks_sections(table: Table, config: Config) -> list[str]:
-    return [name for name in table.sections if getattr(config, name) is None]
 
 
 def find_table(name: str, config: Config | None = None) -> Table:
@@ -129,26 +121,28 @@ def find_table(name: str, config: Config | None = None) -> Table:
             f"configuration has {', '.join(config.tabled) or 'none'}: add it there "
             "(workflow/config/), or leave the table out."
         )
-    if config is not None and (missing := _lacks_sections(table, config)):
-        raise ValueError(
-            f"table {name} is about {', '.join(missing)}, of which the configuration has no "
-            "section: add --configfile workflow/config/real.yaml, or leave the table out."
-        )
     return table
 
 
-def measured_tables(plan: Plan) -> list[str]:
-    """Those of `MEASURED` whose results are all there and current."""
+def shown(plan: Plan) -> list[str]:
+    """The tables that are made where nobody names one: all that the configuration has, but of those
+    whose results need packages of their own only what is there."""
+    names = [*configured(plan.config), *MEASURED]
+    return [name for name in names if not find_table(name).extra or is_there(plan, name)]
+
+
+def is_there(plan: Plan, name: str) -> bool:
+    """Are the results behind a table all there and current?"""
     try:
-        keys = plan.peers
-        there = [key.released() in plan.released.entries for key in keys]
-        made = [Path(plan.folder, key.path()).is_file() for key in keys]
-        if all(a or b for a, b in zip(there, made, strict=True)):
-            states = {plan.state(key) for key in keys}
-            return list(MEASURED) if states <= {"released", "computed"} else []
+        keys = plan.peers if name in MEASURED else needs(name, plan.config)
+        made = (Path(plan.folder, key.path()).is_file() for key in keys)
+        there = (key.released() in plan.released.entries for key in keys)
+        # Files first, as digests take their time.
+        if not all(a or b for a, b in zip(there, made, strict=True)):
+            return False
+        return {plan.state(key) for key in keys} <= {"released", "computed"}
     except (ConfigError, PeerError):  # without its universe, or its pins
-        pass
-    return []
+        return False
 
 
 def needs(name: str, config: Config) -> list[Key]:

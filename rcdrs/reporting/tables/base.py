@@ -68,9 +68,10 @@ class Table(ABC):
     detailed: ClassVar[bool] = False
 
     @property
-    def sections(self) -> tuple[str, ...]:
-        """Experiments that it is about, of those that a configuration may leave out."""
-        return ()
+    def extra(self) -> bool:
+        """Do its results need packages of their own?  Then it is shown where somebody has computed
+        them."""
+        return False
 
     def templates(self) -> list[str]:
         """Its template, and those that it extends."""

@@ -49,8 +49,8 @@ class Methods(Table):
     beside: str = ""
 
     @property
-    def sections(self) -> tuple[str, ...]:
-        return (self.experiment,)
+    def extra(self) -> bool:
+        return experiments()[self.experiment].extra
 
     def settings(self, config: Config) -> dict[str, Setting]:
         """By the label of the block."""

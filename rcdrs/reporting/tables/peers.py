@@ -25,6 +25,10 @@ LOST, SPOILT, MEMORY = "lost", "one without a solution", "MB"
 class Peers(Table):
     """A block for each case, a row for each solver that can express it."""
 
+    @property
+    def extra(self) -> bool:
+        return True
+
     def cells(self, config: Config, results: Results) -> list[Cell]:
         cells = []
         for case in peers.cases(results.peers):

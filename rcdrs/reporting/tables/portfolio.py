@@ -30,8 +30,8 @@ class Sequences(Table):
     """What is common to both."""
 
     @property
-    def sections(self) -> tuple[str, ...]:
-        return (Experiment.name,)
+    def extra(self) -> bool:
+        return Experiment.extra
 
     def cell(
         self, config: Config, results: Results, run: Run, metric: str, K: int, warm: bool = False
