@@ -191,7 +191,7 @@ PLAIN = ("rcdrs.artifact", "rcdrs.cli", "rcdrs.files", "rcdrs.experiments.base")
 PLAIN += ("rcdrs.experiments.settings",)
 PAPER = yaml.safe_load((ROOT / "workflow/config/paper.yaml").read_text())
 #: Experiments that need no data beside.
-PAPERS = [name for name in experiments() if name in PAPER]
+PAPERS = [name for name, experiment in experiments().items() if not experiment.extra]
 SIZES = {"train": 4, "validation": 3, "test": 3}
 GRID = {"alpha": [1.0, 1.6], "beta": [0.3, 1.0], "instances": 3}
 SHORT = {"epochs": 2, "batch": 2, "cosine": True}
@@ -233,7 +233,8 @@ def keys_of(plan):
                 add(part)
         found.setdefault(key.path(), key)
 
-    for name, experiment in plan.experiments.items():
+    for name in PAPERS:
+        experiment = plan.experiments[name]
         (case,), (K,) = experiment.cases, experiment.depths
         for run in experiment.runs(case):
             add(Key("rows", name, case, 0, K, *run))

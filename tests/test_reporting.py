@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROOT, paper
-from run_files import write_run
+from run_files import MORE, write_run
 
 from rcdrs.artifact.config import PAPER as PAPER_CONFIG
 from rcdrs.artifact.config import load
@@ -60,8 +60,8 @@ def seed_rows(config, seed=0):
     """Random rows and times of everything that a configuration runs."""
     rng = np.random.default_rng(seed)
     keys = []
-    for name in ("synthetic", "ablation", "dfl", "dispatch"):
-        experiment = experiments()[name](config)
+    for name, kind in experiments().items():
+        experiment = kind(config)
         for case, K, n in product(experiment.cases, experiment.depths, config.seeds):
             family, _, scale = case.partition("-")
             for run in experiment.runs(case):
@@ -69,7 +69,8 @@ def seed_rows(config, seed=0):
                 keys.append((name, family, scale or "-", K, n, run.method, recipe))
     names = ["experiment", "family", "scale", "K", "seed", "method", "recipe"]
     rows = pd.DataFrame(keys, columns=names)
-    rows[list(METRICS)] = 10 ** rng.uniform(-5, 1, (len(rows), len(METRICS)))
+    metrics = list(dict.fromkeys([*METRICS, *(name for more in MORE.values() for name in more)]))
+    rows[metrics] = 10 ** rng.uniform(-5, 1, (len(rows), len(metrics)))
     timed = (rows.experiment != "ablation") & (rows.recipe != "log_kkt")
     timing = rows[timed][names[:-1]].copy()
     timing["time_ms"] = rng.uniform(0.01, 0.4, len(timing))

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, paper
 from hypothesis import given
 from hypothesis import strategies as st
-from test_plan import BENCHMARKS, CONFIG, another, depends_on, leaves, of, parts_of
+from test_plan import BENCHMARKS, CONFIG, OWN_RATE, another, depends_on, leaves, of, parts_of
 from test_workflow import snakemake
 
 from rcdrs.artifact.config import CHANGED, ConfigError, check, universe
@@ -35,8 +35,8 @@ def plan_of(root=ROOT, **changes):
 # The configuration
 
 
-#: A section takes this from the recipes as long as none is set.
-FILLED = "dfl.training.log_kkt.depths"
+#: Sections take these from the recipes as long as none is set.
+FILLED = {f"{name}.training.log_kkt.depths" for name in ("dfl", "portfolio", "opf")}
 
 
 @pytest.mark.parametrize("name", UNIVERSES)
@@ -48,7 +48,7 @@ def test_universe_is_the_configuration_but_for_what_it_changes(name):
     )
     assert changes.items() <= found.items()
     moved = {place for place in home | found if home.get(place) != found.get(place)}
-    assert moved <= changes.keys() | {FILLED}
+    assert moved <= changes.keys() | FILLED
     assert UNIVERSES[name].keys() <= {*CHANGED, *experiments()}
 
 
@@ -173,7 +173,7 @@ def test_what_a_result_is_computed_from_is_of_its_universe():
 #: Sections of experiments are filled before a universe changes anything: what it says of recipes
 #: reaches what has no training of its own.
 INSIDE = {
-    r"recipes\.log_kkt\.depths": of("synthetic", "dfl", recipe="log_kkt"),
+    r"recipes\.log_kkt\.depths": of("synthetic", "dfl", "portfolio", "opf", recipe="log_kkt"),
     r"recipes\.(?P<name>paper|log_kkt)\..*": None,
     r"synthetic\.grid\..*": of(*BENCHMARKS),
     r"synthetic\.(chosen|timely)\..*": of(),
@@ -192,7 +192,10 @@ def rated(recipe, method):
             return trained == recipe
         if experiment == "dfl" and not named.startswith("RCDRS"):
             return False
-        return trained == recipe and named.removesuffix("-F").removesuffix("-J") == method
+        if experiment == "portfolio" and named in OWN_RATE:
+            return False
+        layer = named.removesuffix("-Exact").removesuffix("-F").removesuffix("-J")
+        return trained == recipe and layer == method
 
     return depends
 
@@ -279,7 +282,7 @@ def trainings(plan):
     [
         (Run("RCDRS-Light", "log_kkt"), ["synthetic"]),
         (Run("L-PDHG"), ["synthetic"]),
-        (Run("RCDRS-Env"), ["dfl", "dispatch", "synthetic"]),
+        (Run("RCDRS-Env"), ["dfl", "dispatch", "opf", "synthetic"]),
     ],
 )
 def test_rate_reaches_the_training_of_its_method_and_recipe_alone(run, reached):
