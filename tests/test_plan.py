@@ -308,7 +308,8 @@ COMMON = {"controller": PLAN.config.controller.plain()}
 HOME = {name: part for name, part in CONFIG.items() if name != "universes"}
 LEAVES = dict(leaves(HOME | COMMON))
 OTHER = {"gru": "lstm", "lstm": "mlp", "mlp": "gru", "schedule": "gru", "tuned": "base"}
-OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu", "all": "paper"}
+OTHER |= {"RCDRS-Env": "RCDRS-NoEnv", "medium": "hard", "auto": "cpu"}
+OTHER |= {"paper": "all", "all": "paper"}
 OTHER |= {"first": "second", "second": "first", "one": "first", "base": "tuned"}
 OTHER |= {"hard": "small", "small": "medium"}
 OTHER |= dict.fromkeys(("RCDRS-MLP", "RCDRS-Glance", "RCDRS-Anderson"), "RCDRS-Env")

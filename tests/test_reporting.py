@@ -305,7 +305,7 @@ def test_a_missing_time_is_an_error():
 
 def test_doubled_rows_and_mixed_devices_are_errors():
     rows, timing = ROWS["smoke"]
-    with pytest.raises(ValueError, match="two rows for synthetic/qp-hard-0-K5/F-DRS@paper"):
+    with pytest.raises(ValueError, match="two rows for ablation/socp-small-0-K5/mlp@paper"):
         render("synthetic_k5", SMOKE, pd.concat([rows, rows]), timing)
     mixed = timing.assign(device=np.where(timing.seed == 0, "cpu", "cuda"))
     with pytest.raises(ValueError, match="several devices"):

@@ -118,7 +118,7 @@ def test_mistyped_target_names_the_nearest(tmp_path, target, near):
 def test_paper_is_not_replaced_by_other_settings(tmp_path):
     done = snakemake(tmp_path, "-n", "--config", "run=paper")
     assert done.returncode != 0
-    assert "seeds, recipes, synthetic differ from workflow/config/paper.yaml" in done.stdout
+    assert "seeds, recipes, opf, synthetic differ from workflow/config/paper.yaml" in done.stdout
 
 
 def test_part_of_a_run_can_be_asked_for_on_the_command_line(tmp_path):
