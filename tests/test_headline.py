@@ -11,8 +11,10 @@ from run_files import write_run
 
 from rcdrs.artifact.plan import Plan
 from rcdrs.cli.main import main
+from rcdrs.reporting import peers
 from rcdrs.reporting.coverage import compare
 from rcdrs.reporting.headline import draw, markdown
+from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.tables import needs
 
@@ -99,6 +101,75 @@ def test_readme_tells_where_the_gain_comes_from():
         f"in {won['QP-lift'] + won['Mixed cone']} of 24), and not on SOCP ({won['SOCP']} of 12)"
         in told
     )
+
+
+def test_readme_tells_of_peers_what_was_measured():
+    told = " ".join((ROOT / "README.md").read_text().split())
+    found = peers.cases(Evidence(Plan.read(ROOT)).measured)
+    times = {
+        (case.label, what, size): float(lead.words)
+        for case in found
+        for what, size in peers.RACES
+        if (lead := peers.lead(case, what, size, 1e-3)) is not None
+    }
+    hard = {
+        use: [times[f"{name} hard", *use] for name in ("SOCP", "QP-lift", "Mixed cone")]
+        for use in peers.RACES
+    }
+    one, many, both = (f"{min(v):.0f} to {max(v):.0f} times" for v in hard.values())
+    assert f"is {one} faster than the fastest solver for one instance" in told
+    assert f"{many} for 400 at once, and {both} forward and backward for 32" in told
+    small = [
+        [f"{times[name, 'forward', batch]:g}" for name in ("Decision-focused", "Portfolios")]
+        for batch in (1, 400)
+    ]
+    assert (
+        "({} and {} times), and behind by {} and {} times for 400".format(*small[0], *small[1])
+        in told
+    )
+
+
+#: At home and in the other season.
+HOURS_TOLD = ("CostGap", "CostGap_away")
+
+
+def test_readme_tells_of_real_data_what_the_tables_have():
+    told = " ".join((ROOT / "README.md").read_text().split())
+    grid = pd.read_csv(ROOT / "paper_tables/grid.csv").set_index(["block", "row", "column"])["mean"]
+    ours = "RCDRS-Env, log_kkt"
+    costs = {
+        (name, column): f"{100 * grid['K=20', name, column]:.1f} %"
+        for name in (ours, "Layerwise-DRS, log_kkt", "Grid-DRS")
+        for column in HOURS_TOLD
+    }
+    here, away = ([cost for place, cost in costs.items() if place[1] == c] for c in HOURS_TOLD)
+    assert f"plans costs {here[0]} more" in told
+    assert f"a schedule {here[1]}, the fixed core {here[2]};" in told
+    assert f"trained in, {away[0]}, {away[1]} and {away[2]}" in told
+    kept = [
+        f"{100 * grid['K=20', name, column]:.0f} %"
+        for name in (ours, "Exact")
+        for column in ("Pass", "Pass_away")
+    ]
+    for sentence in (
+        f"{kept[0]} of its hours keep every limit (away {kept[1]})",
+        f"of the optimum's {kept[2]} ({kept[3]})",
+        f"cost {100 * grid['K=5', ours, 'CostGap_warm']:.1f} %",
+        f"({100 * grid['K=5', ours, 'CostGap']:.1f} % without)",
+    ):
+        assert sentence in told
+    stocks = pd.read_csv(ROOT / "paper_tables/portfolio.csv")
+    stocks = stocks.set_index(["block", "row", "column"])["mean"]
+    lacks, core = (
+        [stocks["calm", row, column] for column in ("Regret", "Expected")]
+        for row in ("RCDRS-Env-F, log_kkt", "Grid-DRS")
+    )
+    assert f"lacks {lacks[0]:.2f} basis points a week of an optimum of {lacks[1]:.1f}" in told
+    assert f"the fixed core {core[0]:.2f} of {core[1]:.1f}" in told
+    worth = [stocks["calm", row, "Utility"] for row in ("Simple-Exact", "RCDRS-Env-F, log_kkt")]
+    assert f"({worth[0]:.1f} a week; behind the layer {worth[1]:.1f})" in told
+    crash = [stocks["crash", row, "Regret"] for row in ("RCDRS-Env-F, log_kkt", "Grid-DRS")]
+    assert f"({crash[0]:.2f} against {crash[1]:.2f} in the crash of 2008)" in told
 
 
 def test_readme_tells_the_settings_as_they_are():

@@ -21,6 +21,8 @@ from rcdrs.peers.measure import in_process
 from rcdrs.peers.registry import PEERS, PeerError, check_installed, pinned, versions_of
 from rcdrs.peers.worker import run
 from rcdrs.reporting import peers, tables
+from rcdrs.reporting.report.evidence import Evidence
+from rcdrs.reporting.report.grids import table
 
 CONE = Product([Nonneg(3), SecondOrder(4, 2), RotatedSecondOrder(3, 2), PSD(3)])
 #: An objective to 1e-8 leaves x to the square root of that, times a condition of about ten.
@@ -277,8 +279,21 @@ def test_times_are_compared_at_equal_error():
 
 
 def test_reading_says_who_is_faster():
-    (told,) = peers.reading(peers.cases(FOUND))
-    assert "at 0.01 Wide-DRS is 1.6 times faster than SCS" in told
+    (case,) = peers.cases(FOUND)
+    lead = peers.lead(case, "forward", 1, 1e-2)
+    assert lead is not None
+    assert (lead.ours, lead.peer, lead.words) == ("Wide-DRS", "SCS", "1.6")
+    assert peers.lead(case, "forward", 1, 1e-6) is None
+    (told,) = peers.reading([case], 1e-2)
+    assert told.endswith("forward, batch 1, at 0.01: SOCP hard 1.6 (Wide-DRS, SCS).")
+
+
+def test_many_times_faster_is_written_as_a_number():
+    assert [peers.Lead("", "", ratio).words for ratio in (0.834, 7.66, 148.0)] == [
+        "0.83",
+        "7.7",
+        "150",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -313,3 +328,10 @@ def test_table_has_a_row_for_each_solver():
     assert cells["Wide-DRS", "forward, 1"].mean == pytest.approx(10**-0.5)
     assert cells["Wide-DRS", "forward, 1"].bold
     assert "log-linear" in tables.render("peers", paper(), results)["peers.tex"]
+
+
+def test_report_shows_the_table_of_peers():
+    """Though its cells have no rows behind them, and the paper prints none of it."""
+    shown = table("peers", Evidence(Plan(paper(), ROOT)))
+    assert len(shown.blocks) == len(paper().peers.cases) + len(paper().peers.projections)
+    assert "Second line" not in shown.note

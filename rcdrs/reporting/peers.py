@@ -198,32 +198,40 @@ def race_of(case: Case, what: str, batch: int) -> int:
     return batch if batch in sizes or not sizes else max(sizes)
 
 
-def reading(found: list[Case]) -> list[str]:
-    """Who is faster by how much, at equal median error, and where a peer is ahead."""
+class Lead(NamedTuple):
+    """At a median error: our fastest layer, the fastest peer, and its time over ours."""
+
+    ours: str
+    peer: str
+    ratio: float
+
+    @property
+    def words(self) -> str:
+        """``7.7``, or ``150``: two digits say enough of a time."""
+        return f"{float(f'{self.ratio:.2g}'):g}"
+
+
+def lead(case: Case, what: str, batch: int, error: float) -> Lead | None:
+    """None where one of both does not get there."""
+    ours, t = case.best(case.ours, what, batch, error)
+    peer, other = case.best(case.peers, what, batch, error)
+    return Lead(ours, peer, other / t) if ours and peer else None
+
+
+def reading(found: list[Case], level: float) -> list[str]:
+    """A sentence for each way of use: how many times faster ours is at this median error."""
     told = []
-    for case in found:
+    for what, size in RACES:
         parts = []
-        for what, size in RACES:
-            batch = race_of(case, what, size)
-            clauses = []
-            for level in LEVELS:
-                ours, t = case.best(case.ours, what, batch, level)
-                peer, other = case.best(case.peers, what, batch, level)
-                if ours and peer:
-                    ahead = f"{other / t:.2g} times faster than {peer}"
-                    behind = f"{t / other:.2g} times slower than {peer}"
-                    clauses.append(f"at {level:g} {ours} is {ahead if other >= t else behind}")
-            if not clauses:
-                continue
-            ends = case.crossing(what, batch)
-            last = (
-                "a peer is ahead throughout"
-                if math.isnan(ends)
-                else (f"ours are ahead down to {ends:.1e}")
-            )
-            parts.append(f"{WORDS[what]}, batch {batch}: {', '.join(clauses)}; {last}")
+        for case in found:
+            one = lead(case, what, size, level)
+            if one is not None:
+                parts.append(f"{case.label} {one.words} ({one.ours}, {one.peer})")
         if parts:
-            told.append(f"{case.label}, by the median {METRIC}. {'. '.join(parts)}.")
+            told.append(
+                f"Time of the fastest peer over that of our fastest, {WORDS[what]}, batch "
+                f"{size}, at {level:g}: {'; '.join(parts)}."
+            )
     return told
 
 

@@ -97,7 +97,10 @@ def _depth_panel(rows: pd.DataFrame, metric: str, family: str, scale: str) -> Ma
     told = "; ".join(f"{c.label} {c.y.iloc[0]:.2e} to {c.y.iloc[-1]:.2e}" for c in curves)
     alt = f"{metric} from K={depths[0]} to K={depths[-1]}: {told}."
     log = metric not in LARGER_IS_BETTER and any((c.y > 0).any() for c in curves)
-    return lines(f"{label}: {metric}", curves, "steps K", metric, alt, log, depths)
+    if log:  # an exact solution has no place on its axis
+        curves = [c for c in curves if (c.y > 0).any()]
+    name = metric.replace("_", ", ")
+    return lines(f"{label}: {name}", curves, "steps K", name, alt, log, depths)
 
 
 def tails(evidence: Evidence, metric: str = "Dist") -> list[Figure | Grid | Missing]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -131,7 +132,9 @@ def _share(cell: Cell) -> float:
 
 def _datum(cell: Cell, config: Config, lead: str) -> Datum:
     """Our number, and under it the paper's with the ratio."""
-    html = Markup(cell.show(HTML))
+    # In a table of many columns the deviation has a line of its own.
+    shown = re.sub(r" (± [^<]+)", r' <span class="spread">\1</span>', cell.show(HTML))
+    html = Markup(shown)
     if lead:
         html += Markup(' <span class="noise" title="{0}" aria-label="{0}">~</span>').format(lead)
     if math.isnan(cell.mean):
@@ -149,7 +152,7 @@ def _datum(cell: Cell, config: Config, lead: str) -> Datum:
 
 def paper_cell(cell: Cell, config: Config) -> dict[Any, Any] | None:
     """The paper's value of a cell, if it prints one."""
-    if not isinstance(cell.value, Measured):
+    if not isinstance(cell.value, Measured) or not cell.keys:  # peers have no rows behind them
         return None
     key = cell.keys[0]
     scales = {"synthetic": "hard", "dispatch": config.dispatch.formulations[0]}

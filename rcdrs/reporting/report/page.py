@@ -185,6 +185,8 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
     for name, draw in EXTRA.items():
         if tables := _tables(evidence, name):
             parts[name] = [draw(evidence), *tables]
+    if "peers" in parts:  # the answer before the curves
+        parts["peers"].insert(0, peers.ratios(evidence))
     if "shifts" in parts:
         parts["shifts"] += [readings.depths(evidence), *_tables(evidence, "depths")]
     for name in evidence.tables:

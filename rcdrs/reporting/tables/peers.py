@@ -44,7 +44,7 @@ class Peers(Table):
 
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
         found = peers.cases(results.peers)
-        told = {"level": f"{LEVEL:g}", "metric": METRIC, "reading": peers.reading(found)}
+        told = {"level": f"{LEVEL:g}", "metric": METRIC, "reading": peers.reading(found, LEVEL)}
         told |= {"columns": list(dict.fromkeys(cell.column for cell in cells))}
         return told | {"versions": peers.versions(found), "unable": peers.unable(found)}
 
