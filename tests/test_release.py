@@ -20,11 +20,12 @@ from rcdrs.artifact.key import Key
 from rcdrs.artifact.manifest import MANIFEST, DamagedRelease, Released
 from rcdrs.artifact.plan import PAPER, Plan
 from rcdrs.artifact.pretrained import NotReleased
-from rcdrs.artifact.release import LAYER_SEED, origin, read_origin, release
+from rcdrs.artifact.release import DETAILED, LAYER_SEED, origin, read_origin, release
 from rcdrs.baselines.registry import find_method
 from rcdrs.cli import results as commands
 from rcdrs.experiments.dispatch import scenarios
 from rcdrs.experiments.synthetic.instances import generate
+from rcdrs.reporting.equal_time import UNIVERSES as EQUAL_TIME
 
 ROOT = Path(__file__).parents[1]
 CASE, DEPTH = "qp-small", 5
@@ -123,18 +124,23 @@ def test_parts_of_an_unfinished_run_add_up(checkout):
     assert manifest(checkout).keys() == {*rows, *details, LAYER.released()}
 
 
-def test_metrics_by_instance_of_universes_are_of_one_seed(checkout):
+def test_metrics_by_instance_beyond_the_paper_are_of_one_seed_and_where_they_are_shown(checkout):
     plan = plan_of(checkout)
-    rows = [
-        plan.key("rows", "qp-small", seed, universe="fair", K=5, method="Grid-DRS")
-        for seed in (0, 1)
+    shown, *_ = rows = [
+        plan.key("rows", case, seed, universe=universe, K=5, method="Grid-DRS")
+        for case, universe, seed in (
+            *(("qp-small", "fair", seed) for seed in (0, 1)),
+            ("qp-hard", "first_sampling", 0),
+            ("opf", "", 1),
+        )
     ]
     for row in rows:
         evaluate(checkout, row)
     released(checkout)
-    first, second = (row.released() for row in rows)
-    details = {name.replace(".csv", ".npz") for name in (first, ROW.released())}
-    assert manifest(checkout).keys() == {ROW.released(), LAYER.released(), first, second, *details}
+    details = {key.released().replace(".csv", ".npz") for key in (shown, ROW)}
+    rows = {key.released() for key in (ROW, LAYER, *rows)}
+    assert manifest(checkout).keys() == {*rows, *details}
+    assert set(EQUAL_TIME) | {""} == set(DETAILED)
 
 
 def test_row_joins_those_of_its_setting(checkout):
@@ -409,7 +415,7 @@ def test_release_that_is_cut_off_has_in_its_manifest_what_it_copied(checkout, mo
 
 def test_layers_of_one_seed_are_released(checkout):
     no_envelope = replace(ROW, method="RCDRS-NoEnv", recipe="paper")
-    for key in (replace(ROW, seed=1), replace(ROW, method="Layerwise-DRS"), no_envelope):
+    for key in (replace(ROW, seed=1), replace(ROW, method="L-PDHG"), no_envelope):
         train(checkout, key)
         evaluate(checkout, key)
     released(checkout)
@@ -458,7 +464,7 @@ def test_layer_that_is_not_released_is_told_how_to_make(checkout):
     [
         ({"case": "qp-huge"}, "unknown case 'qp-huge'"),
         ({"case": "dispatch-wrong"}, "unknown case 'dispatch-wrong'"),
-        ({"method": "L-PDHG"}, "method is 'L-PDHG', expected one of RCDRS-Env"),
+        ({"method": "L-PDHG"}, "method is 'L-PDHG', expected one of Layerwise-DRS"),
         ({"root": "nowhere"}, "nowhere is not a checkout"),
     ],
 )

@@ -28,17 +28,20 @@ from rcdrs.artifact.manifest import (
     restore,
 )
 from rcdrs.artifact.times import benchmark_seconds
+from rcdrs.experiments.base import experiments
 from rcdrs.experiments.settings import Plain
 from rcdrs.files import read_arrays, read_json, replacing, sha256, write_json
 
-#: Layers are released of these methods, universes and this seed, as the metrics by instance of
-#: universes are: every seed would be too large.
+#: Layers are released of these methods, universes and this seed: every seed would be too large.
 LAYERS = (
     *("Layerwise-DRS", "RCDRS-Env", "RCDRS-NoEnv", "RCDRS-Light"),
     *("RCDRS-Glance", "RCDRS-Anderson"),
 )
 LAYER_UNIVERSES = ("", "fair")
 LAYER_SEED = 0
+#: Beyond the paper, metrics by instance are released of that seed alone, and of the universes that
+#: are compared at equal time: nothing else shows any.
+DETAILED = ("", "fair", "deep", "between", "deep_edge")
 #: What the note beside a result may say; `files` are the hashes of the result's own, by suffix.
 NOTE = (
     *("digests", "host", "machine", "device", "cpu", "python", "torch", "numpy"),
@@ -150,10 +153,11 @@ class Part(NamedTuple):
     entry: Plain
 
     def files(self, released: Released) -> Iterator[tuple[Path, Path, str]]:
-        """Each file, where it goes, and its name there: rows may have details beside them, and of
-        universes those of one seed, which is all that is shown by instance."""
-        detailed = self.key.kind == "rows" and (
-            not self.key.universe or self.key.seed == LAYER_SEED
+        """Each file, where it goes, and its name there: rows may have details beside them."""
+        key = self.key
+        beyond = key.universe or experiments()[key.experiment].extra
+        detailed = key.kind == "rows" and (
+            not beyond or (key.seed == LAYER_SEED and key.universe in DETAILED)
         )
         for suffix in (self.path.suffix, *([".npz"] if detailed else [])):
             source, goal = (p.with_suffix(suffix) for p in (self.path, released.path(self.key)))
