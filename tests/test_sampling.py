@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
@@ -31,10 +30,10 @@ CPU = torch.device("cpu")
 GRID = {"alpha": [1.3], "beta": [1.0], "instances": 2}
 #: Of seed 1, as the code drew them that knew no editions.
 FIRST = {
-    "mixed-small": "99bdb3ed1f6f0a13",
-    "socp-small": "9c0b05d48372f975",
-    "qp-small": "6190007fff45a222",
-    "dfl": "05828358e2d14eba",
+    "mixed-small": -114.79069845805212,
+    "socp-small": -16.244131908888793,
+    "qp-small": -61.516241149822875,
+    "dfl": 3.2076246934856365,
 }
 
 
@@ -45,11 +44,11 @@ def drawn(case, sampling, seed=1):
 
 
 def content(data):
-    """A hash of every number of a set."""
-    found = hashlib.sha256()
-    for name in sorted(data.tensors):
-        found.update(name.encode() + data.tensors[name].numpy().tobytes())
-    return found.hexdigest()[:16]
+    """A number of every number of a set: up to rounding, which is another CPU's own."""
+    return sum(
+        float(tensor.flatten() @ torch.arange(tensor.numel(), dtype=tensor.dtype).cos())
+        for tensor in data.tensors.values()
+    )
 
 
 def psd_blocks(cone, rows):
@@ -65,13 +64,13 @@ def psd_blocks(cone, rows):
 
 @pytest.mark.parametrize("case", FIRST)
 def test_first_edition_is_what_was_drawn_before_there_were_editions(case):
-    assert content(drawn(case, "first")) == FIRST[case]
+    assert content(drawn(case, "first")) == pytest.approx(FIRST[case], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", ["socp-small", "qp-small"])
 def test_second_edition_is_the_first_where_no_block_is_a_matrix(case):
-    assert content(drawn(case, "second")) == FIRST[case]
-    assert content(drawn(case, "one")) != FIRST[case]
+    assert content(drawn(case, "second")) == pytest.approx(FIRST[case], rel=1e-9)
+    assert content(drawn(case, "one")) != pytest.approx(FIRST[case], rel=1e-3)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)

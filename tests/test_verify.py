@@ -407,7 +407,7 @@ def test_codes_tell_their_digests(tmp_path):
     """Of what is released, by file and part, as the manifest has them."""
     manifest = ROOT / module.MANIFEST
     code = tmp_path / "code"
-    for part in ("rcdrs", "workflow"):
+    for part in ("rcdrs", "workflow", "envs"):
         shutil.copytree(ROOT / part, code / part, ignore=shutil.ignore_patterns("__pycache__"))
     told = module._digests(code, manifest)
     entries = json.loads(manifest.read_text())["files"]
