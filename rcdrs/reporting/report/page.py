@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,12 @@ FOLDED |= {"depths", "ablation_scales", "portfolio_starts"}
 FROM_UNIVERSES = care.SECTIONS | readings.SECTIONS
 #: Tables are told apart by how their names begin.
 PAPERS = ("coverage", "synthetic", "settings", "ablation", "dfl", "dispatch")
-#: Sections of what needs packages of its own, where it was computed.
-EXTRA = {"peers": peers.figure, "portfolio": decisions.portfolio, "grid": decisions.grid}
+#: Sections of what needs packages of its own, where it was computed: what stands before the tables.
+EXTRA: dict[str, tuple[Callable[[Evidence], Any], ...]] = {
+    "peers": (peers.ratios, peers.figure),
+    "portfolio": (decisions.portfolio,),
+    "grid": (decisions.grid,),
+}
 PREFIXES = (*PAPERS, *FROM_UNIVERSES, "depths", *EXTRA)
 RECIPES = ("paper", "log_kkt")
 #: Title and text of each section: first what answers the paper's question.
@@ -182,11 +187,9 @@ def sections(evidence: Evidence, ledgers: dict[str, Any]) -> list[Section]:
     for name, draw in FROM_UNIVERSES.items():
         if tables := _tables(evidence, name):
             parts[name] = [draw(evidence), *tables]
-    for name, draw in EXTRA.items():
+    for name, drawn in EXTRA.items():
         if tables := _tables(evidence, name):
-            parts[name] = [draw(evidence), *tables]
-    if "peers" in parts:  # the answer before the curves
-        parts["peers"].insert(0, peers.ratios(evidence))
+            parts[name] = [*(draw(evidence) for draw in drawn), *tables]
     if "shifts" in parts:
         parts["shifts"] += [readings.depths(evidence), *_tables(evidence, "depths")]
     for name in evidence.tables:
