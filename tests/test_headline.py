@@ -21,6 +21,11 @@ from rcdrs.reporting.tables import needs
 ROOT = Path(__file__).parents[1]
 
 
+def readme():
+    """Its text on one line, as sentences may break anywhere."""
+    return " ".join((ROOT / "README.md").read_text().split())
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Configuration and seed-level files of a run that was made up."""
@@ -81,7 +86,7 @@ def test_readme_shows_what_is_rendered(name):
 
 def test_readme_tells_where_the_gain_comes_from():
     """From the tables of equal care and of equal time."""
-    told = " ".join((ROOT / "README.md").read_text().split())
+    told = readme()
     care = pd.read_csv(ROOT / "paper_tables/care.csv").query("block == 'over strongest classical'")
     share = care[care["column"] == "all K"].set_index("row")["mean"].map("{:.1f} %".format)
     lead = share["Chosen feedback, log_kkt"]
@@ -104,7 +109,7 @@ def test_readme_tells_where_the_gain_comes_from():
 
 
 def test_readme_tells_of_peers_what_was_measured():
-    told = " ".join((ROOT / "README.md").read_text().split())
+    told = readme()
     found = peers.cases(Evidence(Plan.read(ROOT)).measured)
     times = {
         (case.label, what, size): float(lead.words)
@@ -134,7 +139,7 @@ HOURS_TOLD = ("CostGap", "CostGap_away")
 
 
 def test_readme_tells_of_real_data_what_the_tables_have():
-    told = " ".join((ROOT / "README.md").read_text().split())
+    told = readme()
     grid = pd.read_csv(ROOT / "paper_tables/grid.csv").set_index(["block", "row", "column"])["mean"]
     ours = "RCDRS-Env, log_kkt"
     costs = {
@@ -174,7 +179,7 @@ def test_readme_tells_of_real_data_what_the_tables_have():
 
 def test_readme_tells_the_settings_as_they_are():
     """Its sentences on how far ahead RCDRS is, from the rendered tables."""
-    told = " ".join((ROOT / "README.md").read_text().split())
+    told = readme()
     paper, ours = (
         pd.read_csv(ROOT / f"paper_tables/{name}.csv").query("metric == 'Gap'")
         for name in ("settings", "settings_log_kkt")

@@ -30,10 +30,10 @@ CPU = torch.device("cpu")
 GRID = {"alpha": [1.3], "beta": [1.0], "instances": 2}
 #: Of seed 1, as the code drew them that knew no editions.
 FIRST = {
-    "mixed-small": -114.79069845805212,
-    "socp-small": -16.244131908888793,
-    "qp-small": -61.516241149822875,
-    "dfl": 3.2076246934856365,
+    "mixed-small": 51.92530594232144,
+    "socp-small": -16.232924155926124,
+    "qp-small": 25.87644709604648,
+    "dfl": -5.953586861533776,
 }
 
 
@@ -44,11 +44,9 @@ def drawn(case, sampling, seed=1):
 
 
 def content(data):
-    """A number of every number of a set: up to rounding, which is another CPU's own."""
-    return sum(
-        float(tensor.flatten() @ torch.arange(tensor.numel(), dtype=tensor.dtype).cos())
-        for tensor in data.tensors.values()
-    )
+    """A number of every number of a set in its place: up to rounding, which is a CPU's own."""
+    numbers = torch.cat([data.tensors[name].flatten() for name in sorted(data.tensors)])
+    return float(numbers @ torch.arange(numbers.numel(), dtype=numbers.dtype).cos())
 
 
 def psd_blocks(cone, rows):
