@@ -1,4 +1,27 @@
-"""Residual-Controlled Douglas-Rachford Splitting: a fixed-budget differentiable conic layer."""
+"""Residual-Controlled Douglas-Rachford Splitting: a fixed-budget differentiable conic layer.
+
+A layer solves a batch of programs ``min c'x  s.t.  A x = b, x in K`` in a fixed number of steps,
+and passes gradients to b, c and A.
+
+1. Make one: `from_cvxpy` of a CVXPY problem, or `RCDRSLayer` (a controller sets alpha and beta at
+   each step) or `DRSLayer` (constants) of a matrix A and a cone of `rcdrs.cones`.
+2. Train its controller once, without solutions, on programs like those to come: `fit`; or take one
+   of the paper's with `pretrained`.
+3. Call it in the training loop, ``layer(b, c)`` or, from CVXPY, ``layer(*values)``.  A call of
+   `RCDRSLayer` or `DRSLayer` is its `forward` and returns a `Solution`.
+
+```python
+import rcdrs, rcdrs.cones
+
+layer = rcdrs.RCDRSLayer(A, rcdrs.cones.SecondOrder(8, 20), depth=20)
+rcdrs.fit(layer, rcdrs.ConicProgram(A, b, c, layer.cone))
+
+solution = layer(b, model(features))  # differentiable
+loss = task(solution.x)
+loss.backward()
+solution.status, solution.primal_residual  # is it solved?
+```
+"""
 
 from __future__ import annotations
 

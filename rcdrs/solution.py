@@ -60,6 +60,7 @@ class Solution:
 
     @property
     def x(self) -> Tensor:
+        """The primal decision ``z^K``."""
         return self._out(self.state.z)
 
     @property
@@ -74,14 +75,17 @@ class Solution:
 
     @property
     def primal_residual(self) -> Tensor:
+        """``|A x - b| / (1 + |b|)``."""
         return self._out(self.readout.r_p)
 
     @property
     def dual_residual(self) -> Tensor:
+        """``|A'y + s - c| / (1 + |c|)``; with Q, c + Q x in place of c."""
         return self._out(self.readout.r_d)
 
     @property
     def gap(self) -> Tensor:
+        """``|p - d| / (1 + |p| + |d|)``, p and d the primal and the dual objective."""
         return self._out(self.readout.r_gap)
 
     @property
