@@ -29,6 +29,9 @@ ROOT = Path(workflow.current_basedir.get_path_or_uri(secret_free=True))
 configfile: ROOT / "workflow/config/paper.yaml"
 
 
+report: "workflow/captions/workflow.rst"
+
+
 plan = plan_of(config, beside(ROOT), workflow.configfiles)
 config = plan.config.plain()
 RUN = plan.folder

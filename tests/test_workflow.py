@@ -253,6 +253,9 @@ def test_report_of_snakemake_shows_the_tables_without_a_network(finished, tmp_pa
     content = page.read_text()
     assert "results/tiny/paper_tables/settings.csv" in content
     assert "Tables" in content
+    # What it is about, and what is said of a table, with its name.
+    assert "each with what it" in content
+    assert "Cells of the table" in content
     assert not re.search(r"<(script|link|img)[^>]* (src|href)=.?https?:", content)
 
 

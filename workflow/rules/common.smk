@@ -47,8 +47,9 @@ def code_of(module, *functions):
 
 
 def shown(path, category, **labels):
-    """An output that `snakemake --report` shows."""
-    return report(path, category=category, labels=labels)
+    """An output that `snakemake --report` shows, with what is said of its category."""
+    caption = f"../captions/{category.lower()}.rst"
+    return report(path, caption=caption, category=category, labels=labels)
 
 
 @cache

@@ -38,7 +38,7 @@ use rule render as render_peers with:
         ],
     output:
         out=f"{plan.tables_folder}/peers.tex",
-        csv=f"{plan.tables_folder}/peers.csv",
+        csv=shown(f"{plan.tables_folder}/peers.csv", "Tables", table="peers"),
     log:
         f"{RUN}/logs/render/peers.log",
     benchmark:
