@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from rcdrs.baselines.grid_drs import select_core
+from rcdrs.cones import Box, Nonneg
 from rcdrs.experiments.instances import Programs, stream
 from rcdrs.experiments.settings import Plain
 from rcdrs.peers import truth
@@ -37,7 +38,7 @@ from rcdrs.peers.registry import (
 from rcdrs.solver.problem import ConicProgram
 
 WIDE = "Wide-DRS"
-#: Validation instances that a fixed core for projections is chosen on.
+#: Validation instances that a fixed core for other programs than the experiment's is chosen on.
 SCORED = 32
 #: Libraries read these while they are imported.
 ONE_THREAD = dict.fromkeys(
@@ -65,8 +66,8 @@ class Solver(NamedTuple):
 class Case(NamedTuple):
     """Programs (b, c) that share A and a cone, with exact solutions, as tensors.
 
-    Instances of an experiment are one where they are `Programs`; of anything else, say here what
-    its program is.
+    Instances of an experiment are one where they are `Programs`, or have bounds instead of a cone;
+    of anything else, say here what its program is.
     """
 
     A: Tensor
@@ -76,17 +77,22 @@ class Case(NamedTuple):
     #: Exact solutions, up to the rounding of b and c.
     x: Tensor
     known: Tensor
+    #: These are not the programs that fixed cores and layers of the experiment are made for.
+    other: bool = False
 
     @staticmethod
     def of(data: Any) -> Case:
-        if not isinstance(data, Programs):
+        test, validation = data.test, data.validation
+        if isinstance(data, Programs):
+            given = (test.program, validation.program, test.x, validation.x)
+            return Case(data.A, data.cone, *given)
+        if not hasattr(test, "x") or not isinstance(test.program.cone, Box):
             raise ValueError(
                 f"the instances are a {type(data).__name__}, expected programs with one A and one "
-                "cone: see `Case` in rcdrs/peers/measure.py."
+                "cone, or with bounds, and their solutions: see `Case` in rcdrs/peers/measure.py."
             )
-        test, validation = data.test, data.validation
-        given = (test.program, validation.program, test.x, validation.x)
-        return Case(data.A, data.cone, *given)
+        (seen, x), (scored, known) = (bounds_as_rows(s.program, s.x) for s in (test, validation))
+        return Case(seen.A, seen.cone, seen, scored, x, known, other=True)
 
     def projections(self) -> Case:
         r"""``min |x - p|^2 / 2`` over the same sets, with p = x* - c: the solution x* is the same,
@@ -96,7 +102,23 @@ class Case(NamedTuple):
             return replace(program, c=program.c - x, Q=torch.ones_like(x[0]))
 
         test, validation = projected(self.test, self.x), projected(self.validation, self.known)
-        return self._replace(test=test, validation=validation)
+        return self._replace(test=test, validation=validation, other=True)
+
+
+def bounds_as_rows(program: ConicProgram, x: Tensor) -> tuple[ConicProgram, Tensor]:
+    r"""The same in variables ``v = (x - low, high - x) >= 0``, and its solution: bounds that differ
+    between instances are then in b.
+
+        A v_1 = b - A low,    v_1 + v_2 = high - low
+    """
+    assert isinstance(program.cone, Box)
+    low, high, n = program.cone.lower, program.cone.upper, x.shape[1]
+    identity = torch.eye(n).to(x)
+    zero = identity.new_zeros(len(program.A), n)
+    A = torch.cat([torch.cat([program.A, zero], 1), torch.cat([identity, identity], 1)])
+    b = torch.cat([program.b - low @ program.A.mT, high - low], dim=1)
+    c = torch.cat([program.c, torch.zeros_like(program.c)], dim=1)
+    return ConicProgram(A, b, c, Nonneg(2 * n)), torch.cat([x - low, high - x], dim=1)
 
 
 def measure(
@@ -110,7 +132,7 @@ def measure(
     Arguments
         data: the instances.
         settings: of the configuration, with the `versions` of packages, and the `grid` that fixed
-            cores of projections are chosen from.
+            cores of other programs than the experiment's are chosen from.
         cores: the fixed core (alpha, beta) by K.
         layers: the checkpoints of trained layers, by method and K.
     """
@@ -130,8 +152,8 @@ def measure(
         programs[PROJECTION] = case.projections()
     lines = []
     for kind, programs_of in programs.items():
-        ours = {WIDE: _fixed(cores if kind == PROGRAM else _tune(programs_of, settings))}
-        if kind == PROGRAM:
+        ours = {WIDE: _fixed(_tune(programs_of, settings) if programs_of.other else cores)}
+        if not programs_of.other:
             ours |= {method: _trained(method, paths) for method, paths in layers.items()}
         task, word = _task(programs_of, kind, data, settings)
         lines.append(_line(kind, "", None, 0, "instance without a solution", 1.0, word))
@@ -178,13 +200,14 @@ def _trained(method: str, paths: Mapping[int, Path]) -> Solver:
 
 
 def _tune(case: Case, settings: Plain) -> dict[int, tuple[float, float]]:
-    """The fixed core of projections, on validation instances."""
+    """The fixed core for each K, on validation instances from all of them."""
 
     class Known(NamedTuple):
         program: ConicProgram
         x: Tensor
 
-    known, grid = Known(case.validation[:SCORED], case.known[:SCORED]), settings["grid"]
+    every, grid = slice(None, None, max(1, len(case.known) // SCORED)), settings["grid"]
+    known = Known(case.validation[every], case.known[every])
     return {
         K: select_core(known, K, grid["alpha"], grid["beta"], SCORED) for K in settings["depths"]
     }

@@ -41,7 +41,7 @@ WORDS = {FORWARD: "forward", BOTH: "forward and backward"}
 #: The median errors that are compared at.
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
 METRIC = "ObjErr"
-NAMES = {"dfl": "Decision-focused", "portfolio": "Portfolios"}
+NAMES = {"dfl": "Decision-focused", "portfolio": "Portfolios", "opf": "Optimal power flow"}
 COMMAND = "snakemake --cores 2 peers"
 
 

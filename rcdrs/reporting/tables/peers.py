@@ -8,7 +8,7 @@ from typing import Any
 from rcdrs.artifact.config import Config
 from rcdrs.reporting import peers
 from rcdrs.reporting.formatting import SCIENTIFIC, Measured, Style, Value
-from rcdrs.reporting.peers import METRIC, RACES, WORDS, Case
+from rcdrs.reporting.peers import BOTH, METRIC, RACES, WORDS, Case
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.tables.base import Cell, Table, bold_best
 
@@ -45,14 +45,19 @@ class Peers(Table):
     def context(self, config: Config, results: Results, cells: list[Cell]) -> dict[str, Any]:
         found = peers.cases(results.peers)
         told = {"level": f"{LEVEL:g}", "metric": METRIC, "reading": peers.reading(found, LEVEL)}
-        told |= {"columns": list(dict.fromkeys(cell.column for cell in cells))}
+        columns = list(dict.fromkeys(cell.column for cell in cells))
+        # On paper two tables, as one with every column could not be read.
+        last = [column for column in columns if column.startswith(WORDS[BOTH])]
+        last += [*GRADIENTS, MEMORY, SPOILT]
+        told["backward"] = [column for column in columns if column in last]
+        told["forward"] = [column for column in columns if column not in last]
         return told | {"versions": peers.versions(found), "unable": peers.unable(found)}
 
 
 def _times(case: Case, solver: str) -> list[Cell]:
     cells = []
-    for what, size in RACES:
-        batch = peers.race_of(case, what, size)
+    # In a small run two races can be the same.
+    for what, batch in dict.fromkeys((what, peers.race_of(case, what, n)) for what, n in RACES):
         ms = case.time(solver, what, batch, LEVEL)
         value = Measured(ms, None, TIME) if math.isfinite(ms) else None
         cells.append(
