@@ -17,7 +17,7 @@ from rcdrs.reporting.report.controller import traced
 from rcdrs.reporting.report.decisions import traced_day
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.shifts import data_targets
-from rcdrs.reporting.tables import HOURS, configured
+from rcdrs.reporting.tables import HOURS, OTHER_HOURS, configured
 from rcdrs.reporting.tables.portfolio import METRICS as PORTFOLIO
 
 #: Of all experiments; a row with more than its own does no harm.
@@ -25,7 +25,7 @@ METRICS = ("ObjErr", "Gap", "Eq", "Cone", "Dist", "r_p", "r_d", "r_comp", "r_gap
 METRICS += ("CostGap", "OptGap", "Box", "Shed", "Curt", "Reserve", "Emerg", "Pass")
 #: Of those on real data, beside these.
 MORE = {
-    "opf": HOURS,
+    "opf": [*HOURS, *OTHER_HOURS],
     "portfolio": [
         f"{start}{metric}_{period}"
         for start in ("", "Warm")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,14 +16,18 @@ from rcdrs.artifact.config import ROOT
 from rcdrs.artifact.plan import Plan
 from rcdrs.experiments import packaged
 from rcdrs.experiments.opf import stages, year
-from rcdrs.experiments.opf.data import WeekSet, generate, optimum
+from rcdrs.experiments.opf.data import Hours, WeekSet, generate, optimum
 from rcdrs.experiments.opf.metrics import measure, operate
-from rcdrs.experiments.opf.model import PowerFlow, Profiles
+from rcdrs.experiments.opf.model import PowerFlow, Profiles, comparable
 from rcdrs.experiments.opf.network import Generator, Line, Network, Prices, Site, read_matpower
+from rcdrs.experiments.opf.recall import RecallDRS
 from rcdrs.experiments.opf.sequence import follow
 from rcdrs.experiments.opf.year import FIRST, WEEK, WEEKS, Year, weeks
 from rcdrs.layer import DRSLayer
-from rcdrs.reporting.tables import configured, find_table, shown
+from rcdrs.reporting.results import Questions
+from rcdrs.reporting.tables import configured, find_table, render, shown
+from rcdrs.solver.step import State
+from rcdrs.training.losses import LogKKTLoss
 
 PRICES = Prices(shed=1000.0, curtailment=1.0, overload=100.0)
 #: Cheap power in the first area, load in the second, and thin lines between them.
@@ -51,7 +56,7 @@ def profiles(rng, count, level=1.0):
 def programs(count=12, level=1.0):
     rng = np.random.default_rng(0)
     forecast, realised = profiles(rng, count, level), profiles(rng, count, level)
-    return PowerFlow(NETWORK, torch.float64).program(forecast, realised)
+    return PowerFlow(NETWORK, dtype=torch.float64).program(forecast, realised)
 
 
 def by_angles(load, renewable):
@@ -89,7 +94,7 @@ def by_angles(load, renewable):
 def test_standard_form_is_the_power_flow_with_angles(level):
     """And every hour has a solution: at 2.5 times the load some of it is shed."""
     program = programs(level=level)
-    x, model = optimum(program), program.model
+    x, model = optimum(program)[0], program.model
     assert (x @ model.A.mT - program.b).abs().max() < 1e-6
     ours = 100 * (program.c * x).sum(-1)
     theirs = [
@@ -102,23 +107,44 @@ def test_standard_form_is_the_power_flow_with_angles(level):
 
 def test_lines_bind_in_the_truth():
     program = programs()
-    flow = program.model.plan(optimum(program)).flow
+    flow = program.model.plan(optimum(program)[0]).flow
     assert ((flow.abs() - program.model.lines).abs() < 1e-4).any(-1).sum() >= 6
 
 
-def test_matrix_is_one_for_all_hours_and_scaled_variables_have_one_size():
+def test_matrix_is_one_for_all_hours():
     program = programs()
-    model = program.model
-    assert program.A is model.A
-    assert program[3:5].A is model.A
-    costs = model.cost[model.cost > 0] / (model.cost[0] / NETWORK.generators[0].cost)
-    assert costs.max() < 100  # dollars per MWh: shedding, at 1000, is not what steps are about
+    assert program.A is program.model.A
+    assert program[3:5].A is program.model.A
+
+
+def test_scale_gives_solutions_and_slacks_one_size():
+    """In every coordinate that is used and has a price, up to the floor; plans stay as they are."""
+    program = programs(40)
+    x, s = optimum(program)
+    scale = comparable(x, s)
+    large, dear = ((part**4).mean(0) ** 0.25 for part in (x / scale, s * scale))
+    used = (x.abs().mean(0) > 0.1) & (s.abs().mean(0) > 1)
+    assert used.sum() >= 4
+    ratio = (large / dear)[used]
+    assert ratio.max() / ratio.min() < 1.2  # FLOOR is 3 % of a median in each of the two
+    assert (x.abs() / s.abs().clamp(min=1e-9)).mean(0)[used].max() > 10 * ratio.max()
+    model = PowerFlow(NETWORK, scale, torch.float64)
+    scaled = model.program(program.forecast, program.realised)
+    assert float((scaled.A @ (x / scale).mT - scaled.b.mT).abs().max()) < 1e-6
+    assert torch.allclose(model.plan(x / scale).generation, program.model.plan(x).generation)
+    assert torch.allclose((scaled.c * x / scale).sum(-1), (program.c * x).sum(-1))
+
+
+@pytest.mark.parametrize("scale", [torch.ones(3), torch.zeros(12)])
+def test_scale_of_another_problem_is_refused(scale):
+    with pytest.raises(ValueError, match=r"the scale has shape .*, expected 12 positive numbers"):
+        PowerFlow(NETWORK, scale)
 
 
 def test_hour_that_comes_as_forecast_costs_the_optimum():
     program = programs()
     program = replace(program, realised=program.forecast).with_affine(program.affine)
-    x = optimum(program)
+    x, _ = optimum(program)
     seen = operate(program, x)
     assert seen.cost.numpy() == pytest.approx(100 * (program.c * x).sum(-1).numpy(), rel=1e-6)
     assert seen.Over.max() < 1e-6
@@ -143,19 +169,19 @@ def test_generators_make_good_what_a_plan_lacks():
 
 
 def test_power_that_is_left_over_is_taken_back_and_then_curtailed():
-    model = PowerFlow(NETWORK, torch.float64)
+    model = PowerFlow(NETWORK, dtype=torch.float64)
     load = torch.tensor([NETWORK.loads], dtype=torch.float64)
     forecast = Profiles(load, torch.zeros(1, 2, dtype=torch.float64))
     realised = Profiles(0.1 * load, torch.tensor([[50.0, 30.0]], dtype=torch.float64))
     program = model.program(forecast, realised)
-    seen = operate(program, optimum(program))
+    seen = operate(program, optimum(program)[0])
     assert float(seen.Curt) == pytest.approx((80 - 23) / 81)
     assert float(seen.Shed) < 1e-9
 
 
 def test_exact_plan_has_no_gap():
     program = programs()
-    x = optimum(program)
+    x, _ = optimum(program)
     found = measure(program, x, x)
     assert {name: float(found[name].max()) for name in ("CostGap", "OptGap")} == {
         "CostGap": 0,
@@ -190,6 +216,44 @@ def test_hours_follow_each_other():
     assert torch.equal(plans[[0, 10]], layer.solve(program[[4, 7]]).x)
     with pytest.raises(ValueError, match="20 hours are no sequences of 7"):
         follow(layer, same, 7)
+
+
+# What is recalled.
+
+
+@pytest.fixture(scope="module")
+def recalling():
+    rng = np.random.default_rng(0)
+    forecast = profiles(rng, 30)
+    program = PowerFlow(NETWORK, dtype=torch.float64).program(forecast, forecast)
+    hours = Hours(program, *optimum(program), away=torch.zeros(30))
+    return hours, RecallDRS(hours, 5, 1.4, 5.0)
+
+
+def test_recalled_state_is_the_fixed_point_of_its_hour(recalling):
+    """Whatever alpha and however many steps: of the hours themselves nothing moves."""
+    hours, layer = recalling
+    start = layer.recall(hours.program)
+    assert torch.equal(start.z, hours.x)
+    moved = DRSLayer(hours.program.A, hours.program.cone, 40, 1.7, 5.0).solve(
+        hours.program, start=start
+    )
+    # Clarabel's tolerance, times the number of steps
+    assert float((moved.state.z - start.z).abs().max()) < 1e-5
+    assert float((moved.state.u - start.u).abs().max()) < 1e-5
+
+
+def test_nearest_hour_is_recalled(recalling):
+    """A MW more at a bus changes nothing of that, a start that is given is kept."""
+    hours, layer = recalling
+    forecast = Profiles(hours.program.forecast.load + 0.01, hours.program.forecast.renewable)
+    near = hours.program.model.program(forecast, forecast)
+    assert torch.equal(layer.recall(near).z, hours.x)
+    cold = DRSLayer(near.A, near.cone, 5, 1.4, 5.0)
+    exact, _ = optimum(near)
+    ours, theirs = (float((one.solve(near).x - exact).abs().max()) for one in (layer, cold))
+    assert ours < 0.01 * theirs
+    assert torch.equal(layer.solve(near, start=State.zero(near)).x, cold.solve(near).x)
 
 
 # The year.
@@ -267,18 +331,20 @@ def test_weeks_are_kept_in_a_file(week_set, tmp_path):
 
 
 def test_every_metric_is_of_both_seasons_and_both_starts(week_set):
-    core = stages.tune(week_set, 10, alphas=[1.0, 1.4], betas=[1.0, 3.0, 10.0], scored=64)
+    grid = {"alpha": [1.0, 1.4], "beta": [1.0, 3.0, 10.0], "instances": 64}
+    core = stages.tune(week_set, 10, grid["alpha"], grid["beta"], grid["instances"])
     rows = {}
-    for method in ("Exact", "Grid-DRS", "RCDRS-Env"):
-        layer = stages.build(week_set, 10, core, method, {"controller": {}})
+    for method in ("Exact", "Grid-DRS", "RCDRS-Env", "Recall-DRS"):
+        layer = stages.build(week_set, 10, core, method, {"controller": {}, "grid": grid})
         found, incomplete = stages.evaluate(layer, week_set, method, None)
         assert incomplete == ()
         assert all(len(values) == WEEK for values in found.values())
         rows[method] = {name: float(values.mean()) for name, values in found.items()}
-    columns = find_table("grid").metrics
-    assert set(columns) <= rows["Exact"].keys()
+    columns = {*find_table("grid").metrics, *find_table("grid_other").metrics}
+    assert columns <= rows["Exact"].keys()
     assert rows["Exact"]["CostGap"] == rows["Exact"]["CostGap_away_warm"] == 0
     assert rows["Grid-DRS"]["OptGap_warm"] < rows["Grid-DRS"]["OptGap"]
+    assert rows["Recall-DRS"]["CostGap"] < 0.5 * rows["Grid-DRS"]["CostGap"]
     assert rows["RCDRS-Env"] == pytest.approx(rows["Grid-DRS"], abs=1e-3)  # untrained: the core
 
 
@@ -345,6 +411,39 @@ def test_unknown_case_is_refused():
         stages.generate("opf-other", 0, {})
 
 
+def test_epoch_is_chosen_by_the_cost_of_plans(week_set):
+    """If hours come as forecast; the loss is that of the recipe."""
+    hours = week_set.validation
+    weights = {"eq": 10.0, "con": 10.0, "mov": 0.1, "dual": 1.0, "gap": 0.0}
+    recipe = {"epochs": 1, "batch": 50, "learning_rate": 0.01, "weight_decay": 0.0, "clip": 5.0}
+    settings = {"recipe": recipe | {"loss": weights}}
+    run = SimpleNamespace(recipe="log_kkt")
+    loss = stages.lesson(week_set, run, (1.4, 3.0), settings).recipe.loss
+    solution = stages.build(week_set, 10, (1.4, 3.0), "Grid-DRS", settings | {"controller": {}})
+    solution = solution.solve(hours.program)
+    assert torch.equal(loss(solution, None), LogKKTLoss(**weights)(solution, None))
+    best = loss.merit(SimpleNamespace(program=hours.program, x=hours.x), None)
+    objective = (hours.program.c * hours.x).sum(-1)
+    assert best.numpy() == pytest.approx(objective.numpy() / 10, rel=1e-4)  # 100 dollars, thousands
+    assert loss.merit(solution, None).mean() > 1.01 * best.mean()
+
+
+def test_core_is_of_the_lowest_gap(week_set):
+    """And of at most so many hours."""
+    hours, scored = week_set.validation, []
+
+    class Layer:
+        def __init__(self, alpha, beta):
+            self.alpha = alpha
+
+        def solve(self, program):
+            scored.append(program.batch)
+            return SimpleNamespace(x=self.alpha * hours.x[:: -(-hours.batch // 50)])
+
+    assert stages.select(hours, [0.5, 1.0, 0.9], [1.0], 50, Layer) == (1.0, 1.0)
+    assert set(scored) == {42}  # every fourth of 168
+
+
 def test_its_table_is_made_where_its_results_are(tmp_path, monkeypatch):
     """Nobody needs its packages to make the others."""
     monkeypatch.chdir(tmp_path)
@@ -368,6 +467,19 @@ def test_real_year_is_as_described():
     assert whole.renewable[night][:, sources == "solar"].max() == 0
     hours = slice(5000, 5024)
     given = Profiles(torch.from_numpy(whole.load[hours]), torch.from_numpy(whole.renewable[hours]))
-    program = PowerFlow(network, torch.float64).program(given, given)
-    flow = program.model.plan(optimum(program)).flow
+    program = PowerFlow(network, dtype=torch.float64).program(given, given)
+    flow = program.model.plan(optimum(program)[0]).flow
     assert ((flow.abs() - program.model.lines).abs() < 1e-3).any(-1).any()
+
+
+@pytest.mark.parametrize("name", ["grid", "grid_other"])
+def test_table_has_half_of_its_metrics_above_the_other(name):
+    """All eight beside each other could not be read on paper."""
+    tex = render(name, paper(), Questions(paper().seeds))[f"{name}.tex"]
+    parts = tex.split(r"\begin{tabular}")[1:]
+    heads = [part.split(r"\midrule")[0] for part in parts]
+    assert [head.count("arrow") for head in heads] == [4, 4]
+    assert "Cost" in heads[0]
+    assert "Pass" in heads[1]
+    lines = [[line for line in part.splitlines() if "textsc{F-DRS}" in line] for part in parts]
+    assert [[line.count("&") for line in found] for found in lines] == [[5] * 3, [5] * 3]

@@ -21,9 +21,11 @@ METRICS = {
     for name in ("ObjErr", "r_p", "r_d", "r_gap", "Gap", "Dist", "Regret", "CostGap", "OptGap")
 }
 METRICS |= {"Eq": "Eq.", "Shed": "Shed", "Curt": "Curt.", "Reserve": "Reserve", "Emerg": "Emerg."}
-METRICS |= {"Over": "Over", "Pass": "Pass", "time_ms": "Time (ms)"}
+METRICS |= {"Cost": "Cost", "Over": "Over", "Pass": "Pass", "time_ms": "Time (ms)"}
 #: The same on other hours, with that as an index.
-_OTHERWISE = {f"{name}_{at}" for name in ("CostGap", "Over", "Pass") for at in ("away", "warm")}
+_OTHERWISE = {
+    f"{name}_{at}" for name in ("Cost", "CostGap", "Over", "Pass") for at in ("away", "warm")
+}
 METRICS |= {name: name for name in sorted(_OTHERWISE)}
 
 LARGER_IS_BETTER = ("Pass", "Pass_away", "Pass_warm")
@@ -43,6 +45,7 @@ class Style:
 SCIENTIFIC = Style(".2e", tight=True)
 SHORT = Style(".0e")
 MILLISECONDS = Style(".3f", tight=True)
+TWO_DECIMALS = Style(".2f")
 THREE_DECIMALS = Style(".3f")
 FOUR_DECIMALS = Style(".4f")
 FIVE_DECIMALS = Style(".5f")

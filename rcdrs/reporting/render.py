@@ -64,7 +64,7 @@ GREEK = ("alpha", "beta", "rho", "lambda", "delta", "chi")
 #: What is set apart in a text: methods, the names of controls, recipes and depths.
 _NAMES = re.compile(
     r"\b(?:"
-    r"(?P<method>(?:F|Grid|AA|Layerwise|Wide|Anderson)-DRS|S-ADMM|L-PDHG"
+    r"(?P<method>(?:F|Grid|AA|Layerwise|Wide|Anderson|Recall)-DRS|S-ADMM|L-PDHG"
     r"|RCDRS(?:-(?:Env|NoEnv|MLP|Light|Glance|Anderson))?)(?![\w-])"
     r"|(?P<greek>(?:alpha|beta|rho)(?:\+(?:alpha|beta|rho))*)\b"
     r"|(?P<recipe>paper|log\\?_kkt)\b"

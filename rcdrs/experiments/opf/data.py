@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rcdrs.experiments import exact
-from rcdrs.experiments.instances import Dataset, stream
-from rcdrs.experiments.opf.model import HourProgram, PowerFlow, Profiles
+from rcdrs.experiments.instances import SPLITS, Dataset, stream
+from rcdrs.experiments.opf.model import HourProgram, PowerFlow, Profiles, comparable
 from rcdrs.experiments.opf.network import Network
 from rcdrs.experiments.opf.year import SUMMER, WEEK, Year, weeks
 
@@ -21,10 +21,12 @@ CASE = "opf"
 
 @dataclass(frozen=True)
 class Hours:
-    """Hours to plan, week after week: their programs on the forecast, and exact solutions x."""
+    """Hours to plan, week after week: their programs on the forecast, and exact solutions."""
 
     program: HourProgram
     x: Tensor
+    #: The dual slack c - A'y.
+    s: Tensor
     #: 1 for an hour of summer, which no layer was trained on.
     away: Tensor
 
@@ -40,11 +42,12 @@ class WeekSet(Dataset[Hours]):
     """All weeks of one seed."""
 
     example = CASE
+    shared = ("scale",)
 
     def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         check_case(meta["case"])
-        like = next(iter(tensors.values()))
-        self.model = PowerFlow(Network.from_dict(meta["network"]), like.dtype, like.device)
+        scale, network = tensors["scale"], Network.from_dict(meta["network"])
+        self.model = PowerFlow(network, scale, scale.dtype, scale.device)
         super().__init__(meta, tensors)
 
     def split(
@@ -54,16 +57,18 @@ class WeekSet(Dataset[Hours]):
         realised_load: Tensor,
         realised_renewable: Tensor,
         x: Tensor,
+        s: Tensor,
         away: Tensor,
     ) -> Hours:
         forecast = Profiles(forecast_load, forecast_renewable)
         program = self.model.program(forecast, Profiles(realised_load, realised_renewable))
-        if x.shape != program.c.shape or away.shape != x.shape[:1]:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)} and away {tuple(away.shape)}, expected "
-                f"{tuple(program.c.shape)} and its first."
-            )
-        return Hours(program, x, away)
+        for name, part in (("x", x), ("s", s), ("away", away)):
+            expected = program.c.shape[: part.ndim]
+            if part.shape != expected:
+                raise ValueError(
+                    f"{name} has shape {tuple(part.shape)}, expected {tuple(expected)}."
+                )
+        return Hours(program, x, s, away)
 
 
 def generate(
@@ -73,38 +78,48 @@ def generate(
     year: Year,
     dtype: torch.dtype = torch.float32,
 ) -> WeekSet:
-    """The weeks of one seed; every seed is tested on the same ones."""
+    """The weeks of one seed; every seed is tested on the same ones.  Variables are scaled by what
+    is optimal in the hours of training."""
     chosen = weeks(stream(f"opf/{seed}/weeks"), sizes)
     expected = year.forecast([site.source for site in network.sites])
-    model = PowerFlow(network, torch.float64)
+    model = PowerFlow(network, dtype=torch.float64)
 
-    def draw(split: str, size: int) -> dict[str, np.ndarray]:
-        def cut(array: np.ndarray) -> np.ndarray:
-            return np.concatenate([array[year.week(number)] for number in chosen[split]])
+    def solved(split: str) -> dict[str, Tensor]:
+        def cut(array: np.ndarray) -> Tensor:
+            parts = [array[year.week(number)] for number in chosen[split]]
+            return torch.from_numpy(np.concatenate(parts))
 
-        found = {
-            f"{kind}_{part}": cut(getattr(hours, part))
-            for kind, hours in (("forecast", expected), ("realised", year))
+        forecast, realised = (
+            Profiles(*(cut(getattr(hours, part)) for part in Profiles._fields))
+            for hours in (expected, year)
+        )
+        given = {
+            f"{kind}_{part}": getattr(profiles, part)
+            for kind, profiles in (("forecast", forecast), ("realised", realised))
             for part in Profiles._fields
         }
-        given = {name: torch.from_numpy(array) for name, array in found.items()}
-        forecast, realised = (
-            Profiles(given[f"{kind}_load"], given[f"{kind}_renewable"])
-            for kind in ("forecast", "realised")
-        )
         away = np.repeat([float(number in SUMMER) for number in chosen[split]], WEEK)
-        return found | {"x": optimum(model.program(forecast, realised)).numpy(), "away": away}
+        x, s = optimum(model.program(forecast, realised))
+        return given | {"x": x, "s": s, "away": torch.from_numpy(away)}
+
+    found = {split: solved(split) for split in SPLITS}
+    scale = comparable(found["train"]["x"], found["train"]["s"])
+
+    def draw(split: str, size: int) -> dict[str, np.ndarray]:
+        part = found[split]
+        part |= {"x": part["x"] / scale, "s": part["s"] * scale}
+        return {name: tensor.numpy() for name, tensor in part.items()}
 
     meta = {"case": CASE, "seed": seed, "network": network.to_dict()}
-    return WeekSet.draw(meta, sizes, draw, dtype)
+    return WeekSet.draw(meta, sizes, draw, dtype, scale=scale.numpy())
 
 
-def optimum(program: HourProgram) -> Tensor:
-    """Exact solutions, (batch, n) in float64."""
-    x = exact.solve(program)[0]
+def optimum(program: HourProgram) -> tuple[Tensor, Tensor]:
+    """Exact solutions x and dual slacks s, (batch, n) in float64."""
+    x, y = exact.solve(program)
     if bool(bad := int((~x.isfinite()).any(-1).sum())):
         raise ValueError(f"Clarabel found no optimum of {bad} hours, expected one of every hour.")
-    return program.cone.project(x)
+    return program.cone.project(x), program.c.double() - y @ program.A.double()
 
 
 def check_case(case: str) -> None:

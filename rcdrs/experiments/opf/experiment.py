@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from rcdrs.experiments import base
 from rcdrs.experiments.base import Run
 from rcdrs.experiments.settings import (
+    IF_SET,
     Controlled,
     ExperimentSection,
+    Grid,
     Many,
     Plain,
     Positive,
@@ -20,7 +22,9 @@ from rcdrs.experiments.settings import (
 
 #: Every hour's plan to optimality: what a fixed number of steps is compared with.
 EXACT = "Exact"
-Method = Literal["Exact", "F-DRS", "Grid-DRS", Controlled]
+#: A fixed core that begins where the most similar hour of training ended.
+RECALL = "Recall-DRS"
+Method = Literal["Exact", "F-DRS", "Grid-DRS", "Recall-DRS", Controlled]
 
 
 class Weeks(Sizes):
@@ -40,6 +44,8 @@ class Section(ExperimentSection):
     methods: Many[Method]
     extended: Some[Controlled]
     training: Recipes
+    #: Learning rates of methods with another than that.
+    rates: Annotated[dict[Controlled, Positive], IF_SET] = {}  # noqa: RUF012
 
     @classmethod
     def filled(cls, written: Plain, common: Plain) -> Plain:
@@ -53,11 +59,16 @@ class Experiment(base.Experiment):
     Section = Section
     families = ("opf",)
     learned = get_args(Controlled)
+    solver_parts: ClassVar[dict[str, Any]] = {"grid": Grid}
     extra = True
 
     @classmethod
     def form(cls, kind: str, run: Run) -> base.Form:
         return Weeks if kind == "instances" else super().form(kind, run)
 
+    def solver(self, run: Run) -> Plain:
+        return super().solver(run) | {"grid": self.grid()}
+
     def recipe(self, run: Run) -> Plain:
-        return self._written(self.section.training, run)
+        recipe, rates = self._written(self.section.training, run), self.section.rates
+        return recipe | ({"learning_rate": rates[run.method]} if run.method in rates else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -72,6 +73,7 @@ def measure(program: HourProgram, x: Tensor, best: Tensor) -> dict[str, Tensor]:
     seen, exact = operate(program, x), operate(program, best)
     value, lowest = ((program.c * plan).double().sum(-1) for plan in (x, best))
     found = {
+        "Cost": seen.cost / 1000,  # thousand dollars
         # The positive part: a plan that errs may cost less than the optimum for the forecast.
         "CostGap": ((seen.cost - exact.cost) / exact.cost.clamp(min=1)).clamp(min=0),
         # Of the problem that is solved, of either sign.
@@ -83,6 +85,11 @@ def measure(program: HourProgram, x: Tensor, best: Tensor) -> dict[str, Tensor]:
     }
     passed = torch.stack([found[name] <= limit for name, limit in ACCEPTED.items()]).all(0)
     return found | {"Pass": passed.to(x)}
+
+
+def expected_cost(program: HourProgram, x: Tensor) -> Tensor:
+    """What plans x come to if every hour is as forecast, in thousand dollars."""
+    return operate(replace(program, realised=program.forecast), x).cost / 1000
 
 
 def _total(power: Tensor) -> Tensor:

@@ -27,8 +27,9 @@ from rcdrs.solver.problem import ConicProgram, check_numbers
 
 #: Power is in units of 100 MW, and money in what 100 MWh cost at a dollar each.
 BASE = 100.0
-#: What a MW of a line's limit is worth, in terms of mean generation cost: congestion is rare.
-LINE_PRICE = 0.1
+#: Added to the size of a coordinate, as a share of the median of all: what is zero in every hour
+#: has one, too.
+FLOOR = 0.03
 
 
 class Profiles(NamedTuple):
@@ -51,28 +52,26 @@ class Plan(NamedTuple):
 
 
 class PowerFlow:
-    r"""The problem of one network, in variables ``x = scale x'`` of comparable size.
+    """The problem of one network, in variables x with ``scale x`` in units of 100 MW.
 
-    Splitting measures all coordinates alike.  Of a coordinate with a range in MW and a price, the
-    scale ``sqrt(range / price)`` gives both the size ``sqrt(range price)``, and an optimal point
-    and its multipliers are of one size.  It is part of the problem, the same for all methods.
+    The scale is part of the problem, the same for all methods; `comparable` makes one, and without
+    any the variables are in those units.
     """
 
     def __init__(
         self,
         network: Network,
+        scale: Tensor | None = None,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
         self.network = network
-        bus = np.eye(network.buses)
-        loads, prices = np.array(network.loads), network.prices
+        bus, prices = np.eye(network.buses), network.prices
         limits = np.array([g.limit for g in network.generators])
         costs = np.array([g.cost for g in network.generators])
         lines = np.array([line.limit for line in network.lines])
-        peaks = np.array([site.peak for site in network.sites])
         self.loaded = [number for number, load in enumerate(network.loads) if load > 0]
-        self.sizes = [len(limits), len(peaks), len(self.loaded), len(lines)]
+        self.sizes = [len(limits), len(network.sites), len(self.loaded), len(lines)]
         self.n = sum(self.sizes)
 
         def tensor(array: np.ndarray) -> Tensor:
@@ -82,10 +81,6 @@ class PowerFlow:
         injected = np.hstack(
             [bus[:, [g.bus for g in network.generators]], -at_site, bus[:, self.loaded]]
         )
-        level = costs.mean()
-        ranges = np.concatenate([limits, peaks, loads[self.loaded], 2 * lines])
-        worth = np.repeat([level, level, prices.shed**2 / level, LINE_PRICE * level], self.sizes)
-        scale = np.sqrt(ranges / BASE / worth)
         rows = np.block(
             [
                 [injected.sum(0), np.zeros(len(lines))],
@@ -95,12 +90,18 @@ class PowerFlow:
         cost = np.concatenate(
             [
                 costs,
-                np.full(len(peaks), prices.curtailment),
+                np.full(len(network.sites), prices.curtailment),
                 np.full(len(self.loaded), prices.shed),
                 np.zeros(len(lines)),
             ]
         )
-        self.A, self.scale, self.cost = tensor(rows * scale), tensor(scale), tensor(cost * scale)
+        self.scale = tensor(np.ones(self.n)) if scale is None else scale.to(device, dtype)
+        if self.scale.shape != (self.n,) or not bool((self.scale > 0).all()):
+            raise ValueError(
+                f"the scale has shape {tuple(self.scale.shape)} and the least value "
+                f"{float(self.scale.min()):g}, expected {self.n} positive numbers."
+            )
+        self.A, self.cost = tensor(rows) * self.scale, tensor(cost) * self.scale
         self.limits, self.costs, self.lines = tensor(limits), tensor(costs), tensor(lines)
         #: From buses to the equations; from sites to buses; from injectors to buses.
         self.equations = tensor(np.vstack([np.ones(network.buses), transfer]))
@@ -147,6 +148,21 @@ class PowerFlow:
         c, box = self.cost.expand(len(b), -1), self.box(forecast)
         program = HourProgram(self.A, b, c, box, model=self, forecast=forecast, realised=realised)
         return program.with_affine(self.affine)
+
+
+def comparable(x: Tensor, s: Tensor) -> Tensor:
+    r"""The scale (n,) with which x / scale and s scale have one size in every coordinate.
+
+        size(x) = (mean x^4)^(1/4),    scale = t sqrt(size(x) / size(s))
+
+    over hours with the solutions x and dual slacks s (batch, n), and with t for which x / scale has
+    the mean size 1.  Splitting measures all coordinates alike, in x and in s.  The fourth power,
+    as what is rare counts, such as curtailment, which a wrong scale takes many steps to reach.
+    """
+    large, dear = (part.double().pow(4).mean(0).pow(0.25) for part in (x, s))
+    large, dear = large + FLOOR * large.median(), dear + FLOOR * dear.median()
+    scale = (large / dear).sqrt()
+    return scale * (large / scale).mean()
 
 
 @dataclass(frozen=True)

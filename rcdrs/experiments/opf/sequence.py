@@ -7,7 +7,6 @@ from torch import Tensor
 
 from rcdrs.experiments.opf.model import HourProgram
 from rcdrs.layer import SolverLayer
-from rcdrs.solver.step import State
 
 
 @torch.no_grad()
@@ -15,12 +14,13 @@ def follow(layer: SolverLayer, program: HourProgram, length: int) -> Tensor:
     """The plans (batch, n) of sequences of `length` hours that lie one after the other in the
     batch, and run beside each other.
 
-    The first hour of each begins at zero, every other one with the state of the hour before.
+    The first hour of each begins as the layer does, every other one with the state of the hour
+    before.
     """
     if program.batch % length:
         raise ValueError(f"{program.batch} hours are no sequences of {length}.")
     first = torch.arange(0, program.batch, length, device=program.b.device)
-    plans, start = torch.empty_like(program.c), State.zero(program[first])
+    plans, start = torch.empty_like(program.c), None
     for hour in range(length):
         found = layer.solve(program[first + hour], start=start)
         plans[first + hour], start = found.x, found.state

@@ -9,6 +9,7 @@ render("synthetic_k20", config, results)    {"synthetic_k20.tex": ..., "syntheti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,11 +46,11 @@ from rcdrs.reporting.tables.synthetic import CERTIFICATES, Ablation, LogKKT
 SOLUTION = (*CERTIFICATES, TIME)
 DECISION = ("Regret", "r_p", "r_d", "r_gap", "Dist")
 OPERATION = ("CostGap", "Eq", "Shed", "Curt", "Reserve", "Emerg", "Pass")
-#: Of real hours: of the season of training, of the other one, and each beginning where the one
-#: before it ended.
-HOURS = (
-    *("CostGap", "OptGap", "Eq", "Over", "Shed", "Curt", "Pass"),
-    *("CostGap_away", "Over_away", "Pass_away", "CostGap_warm", "Over_warm", "Pass_warm"),
+#: Of real hours in the season of training; of those of the other one, and of hours each of which
+#: begins where the one before it ended.
+HOURS = ("Cost", "CostGap", "OptGap", "Eq", "Over", "Shed", "Curt", "Pass")
+OTHER_HOURS = tuple(
+    f"{metric}_{at}" for at in ("away", "warm") for metric in ("Cost", "CostGap", "Over", "Pass")
 )
 #: Of an experiment that the paper does not have: a line as `Methods("it", "it", METRICS,
 #: template="methods")` is all that it takes.
@@ -78,6 +79,7 @@ _TABLES: tuple[Table, ...] = (
         template="dispatch",
     ),
     Methods("grid", "opf", HOURS, extended=True, template="opf"),
+    Methods("grid_other", "opf", OTHER_HOURS, extended=True, template="opf_other"),
     Care("care", "Gap", universes=(FAIR,)),
     Care("care_dual", "r_d", universes=(FAIR,), template="care"),
     CareHard("care_hard", universes=(FAIR,)),
@@ -197,6 +199,11 @@ def preview(files: Iterable[Path], templates: Path = TEMPLATES) -> str:
     return _environment(templates).get_template("preview.tex.j2").render(files=paths)
 
 
+def head_lines(column: str) -> list[str]:
+    """``cosine in b median`` over two lines, ``forward and backward, 32`` over three."""
+    return re.split(r", | (?=(?:median|worst|\d+ %|backward)(?:,|$))", column)
+
+
 def _environment(templates: Path) -> jinja2.Environment:
     r"""Templates in which LaTeX stays LaTeX: \VAR{}, \BLOCK{}, \#{}; a missing value fails."""
     environment = jinja2.Environment(
@@ -214,5 +221,6 @@ def _environment(templates: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {"text": LATEX.text, "metric": LATEX.metric, "head": LATEX.head}
+    environment.filters["lines"] = head_lines
     environment.filters["row"] = lambda cells: " & ".join(cell.show(LATEX) for cell in cells)
     return environment

@@ -16,12 +16,14 @@ from rcdrs.reporting.formatting import (
     MILLISECONDS,
     SCIENTIFIC,
     THREE_DECIMALS,
+    TWO_DECIMALS,
 )
 from rcdrs.reporting.results import TIME, Results
 from rcdrs.reporting.tables.base import Cell, Table, bold_best, measured, require
 
 #: How the paper prints what is not a residual.
 STYLES = {"Regret": FOUR_DECIMALS, "Dist": FOUR_DECIMALS, "Curt": THREE_DECIMALS}
+STYLES |= dict.fromkeys(("Cost", "Cost_away", "Cost_warm"), TWO_DECIMALS)
 STYLES |= dict.fromkeys(LARGER_IS_BETTER, THREE_DECIMALS) | {TIME: MILLISECONDS}
 #: Family, scale and number of steps.
 Setting = tuple[str, str, int]
