@@ -62,9 +62,14 @@ _TITLES = {
     "grid": (
         "Optimal power flow over a year",
         "Each hour of a network whose lines bind, planned on a forecast and measured when it has "
-        "come, beside the exact optimum for the same forecast: in winter, in which layers are "
-        "trained; in summer (away); and week by week in winter, each hour beginning where the one "
-        f"before it ended (warm). {_SPREAD}",
+        "come, beside the exact optimum for the same forecast, in the season of training. "
+        "CostGap counts what an hour costs more than the exact plan; as forecasts err, Cost can be "
+        f"below that of Exact. {_SPREAD}",
+    ),
+    "grid_other": (
+        "Other hours than those of training",
+        "Summer (away), which nothing was trained in, and weeks of winter in which each hour "
+        f"begins where the one before it ended (warm). {_SPREAD}",
     ),
     "care": ("The gain split, by Gap", _CARE),
     "care_dual": ("The gain split, by the dual residual", _CARE),
