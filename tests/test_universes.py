@@ -52,6 +52,14 @@ def test_universe_is_the_configuration_but_for_what_it_changes(name):
     assert UNIVERSES[name].keys() <= {*CHANGED, *experiments()}
 
 
+def test_universe_is_made_once_for_each_configuration():
+    """Thousands of questions are one reading; a changed configuration has its own."""
+    config, name = paper(), next(iter(UNIVERSES))
+    assert universe(config, name) is universe(config, name)
+    assert universe(config.but(threads=7), name).threads == 7
+    assert universe(config, name).threads == config.threads != 7
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -4,6 +4,7 @@ what is allowed."""
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -122,10 +123,22 @@ def check(written: Plain) -> Config:
 
 #: What a universe may change, beside the sections of experiments.
 CHANGED = ("seeds", "sampling", "recipes", "rates")
+#: Those of each configuration that lives, by its id: tables ask for one thousands of times.
+_UNIVERSES: dict[int, dict[str, Config]] = {}
 
 
 def universe(config: Config, name: str) -> Config:
     """The configuration of another reading of the protocol: what it changes, over all the rest."""
+    if id(config) not in _UNIVERSES:
+        _UNIVERSES[id(config)] = {}
+        weakref.finalize(config, _UNIVERSES.pop, id(config)).atexit = False
+    known = _UNIVERSES[id(config)]
+    if name not in known:
+        known[name] = _universe(config, name)
+    return known[name]
+
+
+def _universe(config: Config, name: str) -> Config:
     changes = config.universes.get(name)
     if changes is None:
         known = ", ".join(config.universes) or "none, as the configuration has no universes"
