@@ -26,7 +26,7 @@ import numpy as np
 from rcdrs.peers.base import LENGTH, Peer, Problem, Setting, Task, Unsupported
 
 #: Calls are repeated until they took so many seconds together, and at most so often.
-ENOUGH, REPEATS = 0.5, 50
+ENOUGH, REPEATS = 0.35, 50
 #: Instances that a single one is timed on, and those of the batch with one that has no solution.
 SINGLES, SPOILT = 20, 8
 MEGABYTE = 2**20
