@@ -132,6 +132,11 @@ def test_readme_tells_of_peers_what_was_measured():
         "({} and {} times), and behind by {} and {} times for 400".format(*small[0], *small[1])
         in told
     )
+    flow = next(case for case in found if case.label == "Optimal power flow")
+    rough = [peers.lead(flow, "forward", batch, 1e-2) for batch in (1, 400)]
+    assert not any(peers.lead(flow, "forward", batch, 1e-3) for batch in (1, 400))
+    one, many = (lead.words for lead in rough if lead is not None)
+    assert f"ours reach 1e-2 alone, and are {one} and {many} times faster there" in told
 
 
 def rendered(*names):
