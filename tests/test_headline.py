@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from rcdrs.cli.main import main
 from rcdrs.reporting import peers
 from rcdrs.reporting.coverage import compare
 from rcdrs.reporting.headline import draw, markdown
+from rcdrs.reporting.report.answer import BEYOND, LEARNED, results_of, tell
 from rcdrs.reporting.report.evidence import Evidence
 from rcdrs.reporting.results import Results
 from rcdrs.reporting.tables import needs
@@ -187,6 +189,25 @@ def test_readme_tells_of_real_data_what_the_tables_have():
     assert f"({worth[0]:.1f} a week; behind the layer {worth[1]:.1f})" in told
     crash = [stocks["crash", row, "Regret"] for row in ("RCDRS-Env-F, log_kkt", "Grid-DRS")]
     assert f"({crash[0]:.2f} against {crash[1]:.2f} in the crash of 2008)" in told
+
+
+def test_report_says_of_what_is_beyond_the_paper_where_a_layer_serves():
+    """From results that are released; where nobody has computed them, nothing is said."""
+    evidence = Evidence(Plan.read(ROOT))
+    _, found = tell(evidence.config, partial(results_of, evidence), BEYOND)
+    flow, stocks, solvers = found
+    assert [finding.section for finding in found] == list(BEYOND)
+    mean = rendered("grid")
+    ours, core = (mean.xs((row, "CostGap"), level=[1, 2]) for row in (LEARNED, "Grid-DRS"))
+    assert (flow.count, flow.total) == ((ours < core).sum(), len(core))
+    assert f"plans cost {100 * ours['K=20']:.1f} % more" in flow.measured
+    mean = rendered("portfolio")
+    ours, core = (
+        mean.xs((row, "Regret"), level=[1, 2]) for row in ("RCDRS-Env-F, log_kkt", "Grid-DRS")
+    )
+    assert (stocks.count, stocks.total) == ((ours < core).sum(), len(core))
+    assert solvers.total == len(peers.cases(evidence.measured))
+    assert tell(evidence.config, lambda table: None, BEYOND) == ([], [])
 
 
 def test_readme_tells_the_settings_as_they_are():

@@ -411,7 +411,7 @@ def test_sections_of_real_data_come_with_their_results(tmp_path, monkeypatch):
         figure, *tables = found[name]
         assert len(figure.panels) == count
         assert not [part for part in found[name] if isinstance(part, Missing)]
-        assert len(tables) == {"portfolio": 2, "grid": 1}[name]
+        assert len(tables) == 2
 
 
 # In a browser

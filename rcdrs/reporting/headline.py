@@ -36,7 +36,7 @@ def behind(config: Config) -> list[str]:
 def answer(config: Config, results: Results) -> str:
     """Sentences, and a table of what they are about in numbers."""
     known = behind(config)
-    sentences, findings = tell(config, lambda table: results if table in known else None)
+    sentences, findings = tell(config, lambda table: results if table in known else None, TOLD)
     lines = [" ".join(sentences), "", "| | so in | |", "| --- | ---: | --- |"]
     lines += [f"| {f.claim} | {f.count} of {f.total} | {f.measured} |" for f in findings]
     return "\n".join(lines) + "\n"
