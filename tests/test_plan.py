@@ -275,13 +275,12 @@ DEPENDS = {
     r"dispatch\.training\.(?P<recipe>\w+)\..*": None,  # what is trained so
     r"portfolio\.(instances|grid|controller)\..*": of("portfolio"),
     r"portfolio\.training\.(?P<recipe>\w+)\..*": None,
-    r"portfolio\.rates\..*": lambda kind, experiment, part: (
-        experiment == "portfolio" and part.partition("@")[0] in OWN_RATE
-    ),
+    r"(?P<own>portfolio|opf)\.rates\..*": None,  # what has a rate of its own
     r"portfolio\.predictor\..*": of(
         "portfolio", kinds=("rows", "checkpoints"), but=(*PRETRAINED, "Simple", "Simple-Exact")
     ),
     r"opf\.(instances|grid|controller)\..*": of("opf"),
+    r"opf\.training\.log_kkt\.learning_rate": of("opf", recipe="log_kkt", but=OWN_RATE),
     r"opf\.training\.(?P<recipe>\w+)\..*": None,
 }
 
@@ -290,6 +289,10 @@ def depends_on(place):
     for form, depends in DEPENDS.items():
         if found := re.fullmatch(form, place):
             named = found.groupdict()
+            if own := named.get("own"):
+                return lambda kind, experiment, part: (
+                    experiment == own and part.partition("@")[0] in OWN_RATE
+                )
             if "variant" in named:
                 return lambda kind, experiment, part: part == f"{named['variant']}@paper"
             return depends or of(place.partition(".")[0], recipe=named["recipe"])

@@ -200,7 +200,7 @@ def rated(recipe, method):
             return trained == recipe
         if experiment == "dfl" and not named.startswith("RCDRS"):
             return False
-        if experiment == "portfolio" and named in OWN_RATE:
+        if experiment in ("portfolio", "opf") and named in OWN_RATE:
             return False
         layer = named.removesuffix("-Exact").removesuffix("-F").removesuffix("-J")
         return trained == recipe and layer == method
