@@ -70,7 +70,8 @@ class Answer:
 def answer(evidence: Evidence, ledger: pd.DataFrame | None) -> Answer:
     """Of a run, finished or not; `ledger` has the verdicts on the paper's recipe."""
     behind = partial(results_of, evidence)
-    sentences, findings = tell(evidence.config, behind, TOLD | BEYOND)
+    beyond = {name: read for name, read in BEYOND.items() if name in evidence.tables}
+    sentences, findings = tell(evidence.config, behind, TOLD | beyond)
     found = behind("care")
     figure = None if found is None else headline(evidence.config, found)
     return Answer(sentences, [*findings, *_claims(ledger)], figure)
