@@ -56,6 +56,7 @@ _LOOKS = {
     "Best feedback": ("env", "*"),
     "Chosen feedback": ("env", "*"),
     "Wide-DRS": ("wide", "P"),
+    "Recall-DRS": ("wide", ">"),
     "AA-DRS": ("anderson", "^"),
     "Anderson-DRS": ("anderson", "<"),
     "S-ADMM": ("admm", "v"),
